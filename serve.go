@@ -30,6 +30,7 @@ import (
 	"github.com/millpond/millpond/domain/rows"
 	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/rest/iceberg"
 	"github.com/millpond/millpond/store"
@@ -149,22 +150,24 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	size, engine := firstWarehouse(ctx, providers)
 	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: clock}
 	all := graph.Services{
-		Clock:      clock,
-		Instance:   &setup.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
-		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: clock},
-		Members:    &identity.Members{Store: store.For[identity.Tx](st), Clock: clock},
-		APIKeys:    &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: clock},
-		Agents:     agents,
-		Jobs:       jobs,
-		Runs:       runs,
-		Samples:    &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock},
-		Logs:       &job.Logs{Store: store.For[job.Tx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
-		Quotas:     &quota.Quotas{Store: store.For[quota.Tx](st)},
-		Compute:    &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
-		Warehouses: &machine.Machines{Kind: machine.KindWarehouse, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
-		Databases:  &lake.Databases{Store: store.For[lake.Tx](st), Clock: clock},
-		Lineages:   &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
-		Statements: statements,
+		Clock:        clock,
+		Instance:     &setup.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
+		Workspaces:   &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: clock},
+		Members:      &identity.Members{Store: store.For[identity.Tx](st), Clock: clock},
+		APIKeys:      &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: clock},
+		Agents:       agents,
+		Jobs:         jobs,
+		Runs:         runs,
+		Samples:      &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock},
+		Logs:         &job.Logs{Store: store.For[job.Tx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
+		Quotas:       &quota.Quotas{Store: store.For[quota.Tx](st)},
+		Compute:      &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Warehouses:   &machine.Machines{Kind: machine.KindWarehouse, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
+		Databases:    &lake.Databases{Store: store.For[lake.Tx](st), Clock: clock},
+		Lineages:     &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
+		Statements:   statements,
+		Experiments:  &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: clock},
+		TrackingRuns: &tracking.Runs{Store: store.For[tracking.Tx](st), Topics: topics, Clock: clock},
 		Maintenance: &maintenance.Maintenances{
 			Store: store.For[maintenance.Tx](st), System: system, Topics: topics, Clock: clock,
 			Rows: func(stream []byte) ([]byte, error) { return rows.AppendJSON(nil, stream) },

@@ -26,6 +26,9 @@ type (
 	TableID     string // of a table or a view of the catalog
 
 	MaintenanceRunID string
+
+	ExperimentID  string // a number in the workspace, as MLflow has it
+	TrackingRunID string // a UUIDv7 in 32 hex digits, as MLflow has it
 )
 
 // The prefixes of ids. The specification names those of runs, compute instances and warehouses; the

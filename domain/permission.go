@@ -61,6 +61,20 @@ const (
 	MaintenanceUpdate  Action = "maintenance.update"  // policies of databases and tables
 	MaintenanceStart   Action = "maintenance.run"     // outside of its schedule
 	MaintenanceDefault Action = "maintenance.default" // the workspace's own policy
+
+	ExperimentRead    Action = "experiment.read"
+	ExperimentCreate  Action = "experiment.create"
+	ExperimentUpdate  Action = "experiment.update"
+	ExperimentTag     Action = "experiment.tag"
+	ExperimentDelete  Action = "experiment.delete"
+	ExperimentRestore Action = "experiment.restore"
+
+	TrackingRunRead    Action = "tracking_run.read"
+	TrackingRunCreate  Action = "tracking_run.create"
+	TrackingRunUpdate  Action = "tracking_run.update" // its name and state
+	TrackingRunLog     Action = "tracking_run.log"    // points, parameters, tags and datasets
+	TrackingRunDelete  Action = "tracking_run.delete"
+	TrackingRunRestore Action = "tracking_run.restore"
 )
 
 var (
@@ -123,6 +137,20 @@ var Permissions = map[Action][]Role{
 	MaintenanceUpdate:  editors,
 	MaintenanceStart:   editors,
 	MaintenanceDefault: admins,
+
+	ExperimentRead:    readers,
+	ExperimentCreate:  editors,
+	ExperimentUpdate:  editors,
+	ExperimentTag:     editors,
+	ExperimentDelete:  editors,
+	ExperimentRestore: editors,
+
+	TrackingRunRead:    readers,
+	TrackingRunCreate:  editors,
+	TrackingRunUpdate:  editors,
+	TrackingRunLog:     editors,
+	TrackingRunDelete:  editors,
+	TrackingRunRestore: editors,
 }
 
 // Allows reports whether the role may do the action.

@@ -19,6 +19,10 @@ func MaintenanceRunsTopic(ws WorkspaceID) Topic {
 	return Topic("maintenance:" + ws)
 }
 
+func ExperimentsTopic(ws WorkspaceID) Topic   { return Topic("experiments:" + ws) }
+func TrackingRunTopic(id TrackingRunID) Topic { return Topic("tracking:" + id) }
+func TrackingRunsTopic(ws WorkspaceID) Topic  { return Topic("tracking:" + ws) }
+
 // StatementCancelTopic is for the server that runs the statement: its cancellation was requested.
 func StatementCancelTopic(id StatementID) Topic { return Topic("cancel:" + id) }
 

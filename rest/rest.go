@@ -25,6 +25,7 @@ import (
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/setup"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/rest/httpx"
 )
 
@@ -36,23 +37,25 @@ const defaultMaxBody = 8 << 20
 
 // Services are what the operations call.
 type Services struct {
-	Workspaces  *identity.Workspaces
-	Members     *identity.Members
-	APIKeys     *identity.APIKeys
-	Agents      *job.Agents
-	Jobs        *job.Jobs
-	Runs        *job.Runs
-	Samples     *setup.Samples
-	Logs        *job.Logs
-	Quotas      *quota.Quotas
-	Compute     *machine.Machines
-	Warehouses  *machine.Machines
-	Settings    *machine.Settings
-	Statements  *statement.Statements
-	Databases   *lake.Databases
-	Lineages    *lineage.Lineages
-	Maintenance *maintenance.Maintenances
-	Clock       domain.Clock
+	Workspaces   *identity.Workspaces
+	Members      *identity.Members
+	APIKeys      *identity.APIKeys
+	Agents       *job.Agents
+	Jobs         *job.Jobs
+	Runs         *job.Runs
+	Samples      *setup.Samples
+	Logs         *job.Logs
+	Quotas       *quota.Quotas
+	Compute      *machine.Machines
+	Warehouses   *machine.Machines
+	Settings     *machine.Settings
+	Statements   *statement.Statements
+	Databases    *lake.Databases
+	Lineages     *lineage.Lineages
+	Maintenance  *maintenance.Maintenances
+	Experiments  *tracking.Experiments
+	TrackingRuns *tracking.Runs
+	Clock        domain.Clock
 }
 
 // Options are the services and the limits of the API.

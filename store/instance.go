@@ -36,6 +36,9 @@ func (s *System) InsertWorkspace(ctx context.Context, n setup.NewWorkspace, row 
 		if err := insertDatabase(ctx, tx, ws, n.Database); err != nil {
 			return err
 		}
+		if err := insertDefaultExperiment(ctx, tx, ws, n.Database.CreatedBy, n.Workspace.CreatedAt); err != nil {
+			return err
+		}
 		return invite(ctx, tx, ws, n.Invitation, row)
 	})
 }

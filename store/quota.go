@@ -13,7 +13,8 @@ import (
 
 // counters count what a workspace ($1) has of what a quota limits. What has no counter yet is 0.
 var counters = map[quota.Name]string{
-	quota.MaxRunningRuns: `SELECT count(*) FROM runs WHERE workspace_id = $1 AND status IN ('pending', 'running')`,
+	quota.MaxRunningRuns:  `SELECT count(*) FROM runs WHERE workspace_id = $1 AND status IN ('pending', 'running')`,
+	quota.MaxMetricPoints: `SELECT COALESCE(sum(points), 0)::bigint FROM tracking_usage WHERE workspace_id = $1`,
 }
 
 var selectQuotas = func() string {

@@ -108,6 +108,41 @@ CREATE TABLE databases (
 );
 ALTER TABLE databases ENABLE ROW LEVEL SECURITY;
 
+CREATE TABLE experiment_numbers (
+    workspace_id text COLLATE "C" NOT NULL,
+    last bigint NOT NULL,
+    CONSTRAINT experiment_numbers_pkey PRIMARY KEY (workspace_id),
+    CONSTRAINT experiment_numbers_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE experiment_numbers ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE experiment_tags (
+    workspace_id text COLLATE "C" NOT NULL,
+    experiment bigint NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    value text NOT NULL,
+    CONSTRAINT experiment_tags_pkey PRIMARY KEY (workspace_id, experiment, key),
+    CONSTRAINT experiment_tags_workspace_id_experiment_fkey FOREIGN KEY (workspace_id, experiment) REFERENCES experiments(workspace_id, number) ON DELETE CASCADE
+);
+ALTER TABLE experiment_tags ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE experiments (
+    workspace_id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    name text NOT NULL,
+    artifact_location text DEFAULT ''::text NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    updated_at timestamp with time zone NOT NULL,
+    deleted_at timestamp with time zone,
+    CONSTRAINT experiments_pkey PRIMARY KEY (workspace_id, number),
+    CONSTRAINT experiments_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT experiments_workspace_id_name_key UNIQUE (workspace_id, name)
+);
+ALTER TABLE experiments ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE files (
     workspace_id text COLLATE "C" NOT NULL,
     hash bytea NOT NULL,
@@ -696,6 +731,121 @@ CREATE TABLE tasks (
 );
 ALTER TABLE tasks ENABLE ROW LEVEL SECURITY;
 
+CREATE TABLE tracking_datasets (
+    workspace_id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    experiment bigint NOT NULL,
+    name text NOT NULL,
+    digest text NOT NULL,
+    source_type text NOT NULL,
+    source text NOT NULL,
+    schema text NOT NULL,
+    profile text NOT NULL,
+    CONSTRAINT tracking_datasets_pkey PRIMARY KEY (workspace_id, number),
+    CONSTRAINT tracking_datasets_workspace_id_experiment_fkey FOREIGN KEY (workspace_id, experiment) REFERENCES experiments(workspace_id, number) ON DELETE CASCADE,
+    CONSTRAINT tracking_datasets_workspace_id_experiment_name_digest_key UNIQUE (workspace_id, experiment, name, digest)
+);
+ALTER TABLE tracking_datasets ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_inputs (
+    workspace_id text COLLATE "C" NOT NULL,
+    run bigint NOT NULL,
+    dataset bigint NOT NULL,
+    tags jsonb NOT NULL,
+    CONSTRAINT tracking_inputs_pkey PRIMARY KEY (workspace_id, run, dataset),
+    CONSTRAINT tracking_inputs_workspace_id_dataset_fkey FOREIGN KEY (workspace_id, dataset) REFERENCES tracking_datasets(workspace_id, number) ON DELETE CASCADE,
+    CONSTRAINT tracking_inputs_workspace_id_run_fkey FOREIGN KEY (workspace_id, run) REFERENCES tracking_runs(workspace_id, number) ON DELETE CASCADE
+);
+ALTER TABLE tracking_inputs ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_keys (
+    workspace_id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    CONSTRAINT tracking_keys_pkey PRIMARY KEY (workspace_id, number),
+    CONSTRAINT tracking_keys_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id),
+    CONSTRAINT tracking_keys_workspace_id_key_key UNIQUE (workspace_id, key)
+);
+ALTER TABLE tracking_keys ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_metrics (
+    workspace_id text COLLATE "C" NOT NULL,
+    run bigint NOT NULL,
+    key bigint NOT NULL,
+    step bigint NOT NULL,
+    at bigint NOT NULL,
+    value double precision NOT NULL,
+    points bigint NOT NULL,
+    CONSTRAINT tracking_metrics_pkey PRIMARY KEY (workspace_id, run, key)
+);
+ALTER TABLE tracking_metrics ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_parameters (
+    workspace_id text COLLATE "C" NOT NULL,
+    run bigint NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    value text NOT NULL,
+    CONSTRAINT tracking_parameters_pkey PRIMARY KEY (workspace_id, run, key),
+    CONSTRAINT tracking_parameters_workspace_id_run_fkey FOREIGN KEY (workspace_id, run) REFERENCES tracking_runs(workspace_id, number) ON DELETE CASCADE
+);
+ALTER TABLE tracking_parameters ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_points (
+    workspace_id text COLLATE "C" NOT NULL,
+    run bigint NOT NULL,
+    key bigint NOT NULL,
+    at bigint NOT NULL,
+    step bigint NOT NULL,
+    value double precision NOT NULL,
+    CONSTRAINT tracking_points_pkey PRIMARY KEY (workspace_id, run, key, at, step, value)
+) PARTITION BY RANGE (run);
+ALTER TABLE tracking_points ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_runs (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    number bigint NOT NULL,
+    experiment bigint NOT NULL,
+    name text NOT NULL,
+    state text NOT NULL,
+    user_name text NOT NULL,
+    created_by_kind text NOT NULL,
+    created_by_id text NOT NULL,
+    created_by_name text NOT NULL,
+    job_run_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    task_key text DEFAULT ''::text NOT NULL,
+    attempt_id text COLLATE "C" DEFAULT ''::text NOT NULL,
+    created_at timestamp with time zone NOT NULL,
+    started_at timestamp with time zone NOT NULL,
+    finished_at timestamp with time zone,
+    deleted_at timestamp with time zone,
+    changed xid8 DEFAULT pg_current_xact_id() NOT NULL,
+    CONSTRAINT tracking_runs_pkey PRIMARY KEY (workspace_id, id),
+    CONSTRAINT tracking_runs_state_check CHECK ((state = ANY (ARRAY['scheduled'::text, 'running'::text, 'finished'::text, 'failed'::text, 'killed'::text]))),
+    CONSTRAINT tracking_runs_workspace_id_experiment_fkey FOREIGN KEY (workspace_id, experiment) REFERENCES experiments(workspace_id, number),
+    CONSTRAINT tracking_runs_workspace_id_number_key UNIQUE (workspace_id, number)
+);
+ALTER TABLE tracking_runs ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_tags (
+    workspace_id text COLLATE "C" NOT NULL,
+    run bigint NOT NULL,
+    key text COLLATE "C" NOT NULL,
+    value text NOT NULL,
+    CONSTRAINT tracking_tags_pkey PRIMARY KEY (workspace_id, run, key),
+    CONSTRAINT tracking_tags_workspace_id_run_fkey FOREIGN KEY (workspace_id, run) REFERENCES tracking_runs(workspace_id, number) ON DELETE CASCADE
+);
+ALTER TABLE tracking_tags ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_usage (
+    workspace_id text COLLATE "C" NOT NULL,
+    part integer NOT NULL,
+    points bigint NOT NULL,
+    CONSTRAINT tracking_usage_pkey PRIMARY KEY (workspace_id, part),
+    CONSTRAINT tracking_usage_workspace_id_fkey FOREIGN KEY (workspace_id) REFERENCES workspaces(workspace_id)
+);
+ALTER TABLE tracking_usage ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE users (
     id text COLLATE "C" NOT NULL,
     email text NOT NULL,
@@ -724,6 +874,10 @@ CREATE INDEX attempts_agent ON public.attempts USING btree (workspace_id, agent_
 CREATE UNIQUE INDEX attempts_alive ON public.attempts USING btree (workspace_id, run_id, task_key) WHERE (status = ANY (ARRAY['starting'::text, 'running'::text]));
 
 CREATE INDEX attempts_unsealed ON public.attempts USING btree (id) WHERE (NOT log_sealed);
+
+CREATE INDEX experiments_created ON public.experiments USING btree (workspace_id, created_at, number);
+
+CREATE INDEX experiments_deleted ON public.experiments USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
 
 CREATE INDEX idempotency_keys_age ON public.idempotency_keys USING btree (created_at);
 
@@ -825,6 +979,16 @@ CREATE INDEX tasks_ready ON public.tasks USING btree (run_id, not_before) WHERE 
 
 CREATE INDEX tasks_retry ON public.tasks USING btree (not_before) WHERE ((status = 'queued'::text) AND (current IS NULL) AND (not_before IS NOT NULL));
 
+CREATE INDEX tracking_runs_changed ON public.tracking_runs USING btree (workspace_id, changed, id);
+
+CREATE INDEX tracking_runs_deleted ON public.tracking_runs USING btree (deleted_at) WHERE (deleted_at IS NOT NULL);
+
+CREATE INDEX tracking_runs_job ON public.tracking_runs USING btree (workspace_id, job_run_id, id) WHERE (job_run_id <> ''::text);
+
+CREATE INDEX tracking_runs_live ON public.tracking_runs USING btree (attempt_id) WHERE ((attempt_id <> ''::text) AND (state = ANY (ARRAY['scheduled'::text, 'running'::text])));
+
+CREATE INDEX tracking_runs_started ON public.tracking_runs USING btree (workspace_id, experiment, started_at DESC, id);
+
 CREATE POLICY app ON agents FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON agents FOR ALL TO millpond_system USING (true) WITH CHECK (true);
@@ -844,6 +1008,16 @@ CREATE POLICY system ON audit_events FOR ALL TO millpond_system USING (true) WIT
 CREATE POLICY app ON databases FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
 CREATE POLICY system ON databases FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON experiment_numbers FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON experiment_numbers FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON experiment_tags FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON experiments FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON experiments FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
 CREATE POLICY app ON files FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -965,6 +1139,26 @@ CREATE POLICY app ON tasks FOR ALL TO millpond_app USING ((workspace_id = curren
 
 CREATE POLICY system ON tasks FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE POLICY app ON tracking_datasets FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_inputs FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_keys FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_metrics FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_parameters FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_points FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_runs FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON tracking_runs FOR ALL TO millpond_system USING (true) WITH CHECK (true);
+
+CREATE POLICY app ON tracking_tags FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_usage FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
 CREATE POLICY app ON users FOR ALL TO millpond_app USING ((EXISTS ( SELECT
    FROM members m
   WHERE ((m.user_id = users.id) AND (m.workspace_id = current_workspace())))));
@@ -991,6 +1185,8 @@ CREATE TRIGGER changed BEFORE UPDATE ON statements FOR EACH ROW WHEN (((((((((((
 
 CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN (((old.state <> new.state) AND (new.warehouse_id <> ''::text))) EXECUTE FUNCTION lineage_transition('statement');
 
+CREATE TRIGGER changed BEFORE UPDATE ON tracking_runs FOR EACH ROW WHEN (((((((old.name IS DISTINCT FROM new.name) OR (old.state IS DISTINCT FROM new.state)) OR (old.user_name IS DISTINCT FROM new.user_name)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at))) EXECUTE FUNCTION mark_changed();
+
 CREATE OR REPLACE FUNCTION public.create_log_partition(day date, lower_id text, upper_id text)
  RETURNS void
  LANGUAGE plpgsql
@@ -1004,6 +1200,26 @@ BEGIN
         EXECUTE format('CREATE TABLE log_chunks_%s (LIKE log_chunks INCLUDING STORAGE)', to_char(day, 'YYYYMMDD'));
         EXECUTE format('ALTER TABLE log_chunks_%s ENABLE ROW LEVEL SECURITY', to_char(day, 'YYYYMMDD'));
         EXECUTE format('ALTER TABLE log_chunks ATTACH PARTITION log_chunks_%s FOR VALUES FROM (%L) TO (%L)', to_char(day, 'YYYYMMDD'), lower_id, upper_id);
+    END IF;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.create_point_partition(run bigint)
+ RETURNS void
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+AS $function$
+DECLARE part bigint := run / 10000; name text := format('tracking_points_%s', run / 10000);
+BEGIN
+    IF to_regclass(name) IS NOT NULL THEN
+        RETURN;
+    END IF;
+    PERFORM pg_advisory_xact_lock(7236403);
+    IF to_regclass(name) IS NULL THEN
+        EXECUTE format('CREATE TABLE %I (LIKE tracking_points INCLUDING STORAGE)', name);
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', name);
+        EXECUTE format('ALTER TABLE tracking_points ATTACH PARTITION %I FOR VALUES FROM (%s) TO (%s)', name, part * 10000, (part + 1) * 10000);
     END IF;
 END
 $function$;
@@ -1125,6 +1341,16 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON databases TO millpond_app;
 
 GRANT INSERT, SELECT ON databases TO millpond_system;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON experiment_numbers TO millpond_app;
+
+GRANT INSERT, SELECT ON experiment_numbers TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON experiment_tags TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON experiments TO millpond_app;
+
+GRANT INSERT, SELECT ON experiments TO millpond_system;
+
 GRANT INSERT, SELECT ON files TO millpond_app;
 
 GRANT INSERT, SELECT, UPDATE ON idempotency_keys TO millpond_app;
@@ -1239,6 +1465,26 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON tasks TO millpond_app;
 
 GRANT SELECT ON tasks TO millpond_system;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_datasets TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_inputs TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_keys TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_metrics TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_parameters TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_points TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_runs TO millpond_app;
+
+GRANT SELECT ON tracking_runs TO millpond_system;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_tags TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_usage TO millpond_app;
+
 GRANT INSERT, SELECT, UPDATE ON users TO millpond_system;
 
 GRANT SELECT ON workspaces TO millpond_app;
@@ -1258,6 +1504,10 @@ GRANT SELECT (id, email, name, created_at) ON users TO millpond_app;
 GRANT UPDATE (sample_due) ON workspaces TO millpond_app;
 
 GRANT EXECUTE ON FUNCTION create_log_partition TO millpond_system;
+
+GRANT EXECUTE ON FUNCTION create_point_partition TO millpond_app;
+
+GRANT EXECUTE ON FUNCTION create_point_partition TO millpond_system;
 
 GRANT EXECUTE ON FUNCTION current_workspace TO PUBLIC;
 

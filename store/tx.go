@@ -21,6 +21,7 @@ import (
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 )
 
 // Tx is one transaction in one workspace. It implements the Tx of every module: one file per noun.
@@ -40,6 +41,7 @@ var (
 	_ lineage.Tx     = (*Tx)(nil)
 	_ statement.Tx   = (*Tx)(nil)
 	_ maintenance.Tx = (*Tx)(nil)
+	_ tracking.Tx    = (*Tx)(nil)
 )
 
 // Notify implements domain.Tx.

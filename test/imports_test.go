@@ -27,7 +27,7 @@ type rule struct {
 }
 
 // modules are those of the domain in their order: each may import those before it.
-var modules = []string{"identity", "quota", "auth", "lake", "machine", "job", "lineage", "statement", "maintenance", "loader", "setup"}
+var modules = []string{"identity", "quota", "auth", "lake", "machine", "job", "lineage", "statement", "maintenance", "tracking", "loader", "setup"}
 
 // before returns the kernel and the modules before one.
 func before(module string) []string {
@@ -56,6 +56,7 @@ var importRules = []rule{
 	{"domain/lineage", before("lineage"), []string{"go.jetify.com/typeid"}},
 	{"domain/statement", before("statement"), []string{}},
 	{"domain/maintenance", before("maintenance"), []string{"github.com/shopspring/decimal"}},
+	{"domain/tracking", before("tracking"), []string{"go.jetify.com/typeid"}},
 	{"domain/loader", before("loader"), []string{"github.com/graph-gophers/dataloader/v7"}},
 	{"domain/setup", before("setup"), []string{}},
 	{"domain/rows", nil, []string{"github.com/apache/arrow-go/v18/...", "github.com/google/uuid"}},

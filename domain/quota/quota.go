@@ -15,6 +15,8 @@ type Name string
 const (
 	MaxRunningRuns Name = "max_running_runs"
 	MaxEndpoints   Name = "max_endpoints"
+
+	MaxMetricPoints Name = "max_metric_points"
 )
 
 // Unit is what the numbers of a quota count.
@@ -45,6 +47,7 @@ const million = 1_000_000
 var Definitions = []Definition{
 	{MaxRunningRuns, Count, 10, million, "Runs that are pending or running at the same time."},
 	{MaxEndpoints, Count, 10, million, "Model serving endpoints."},
+	{MaxMetricPoints, Count, 100 * million, million * million, "Points of experiments' metrics, those of deleted runs included until they are erased."},
 }
 
 // define returns the definition of the name.

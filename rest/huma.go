@@ -69,7 +69,7 @@ func complaint(err error) string {
 	case strings.HasPrefix(d.Message, "required "):
 		return fmt.Sprintf("The parameter %q is required.", where)
 	case where == "":
-		return "The body is wrong: " + httpx.Shorten(d.Message) + "."
+		return "The body is wrong: " + strings.TrimSuffix(httpx.Shorten(d.Message), ".") + "."
 	}
 	return fmt.Sprintf("The value of %q is wrong: %s.", where, httpx.Shorten(d.Message))
 }

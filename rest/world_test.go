@@ -28,6 +28,7 @@ import (
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/rest/httpx"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -177,8 +178,10 @@ func (w *world) assemble(st *store.Store) {
 		Agents: &job.Agents{Store: store.For[job.Tx](st), System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: machine.DefaultLease, Replica: "r1"},
 		Logs:   &job.Logs{Store: store.For[job.Tx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](st)},
 		Compute: machinesOf(machine.KindCompute), Warehouses: machinesOf(machine.KindWarehouse),
-		Lineages: &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
-		Settings: &machine.Settings{Store: store.For[machine.Tx](st), Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
+		Lineages:     &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
+		Experiments:  &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: w.clock},
+		TrackingRuns: &tracking.Runs{Store: store.For[tracking.Tx](st), Topics: st.Topics(), Clock: w.clock},
+		Settings:     &machine.Settings{Store: store.For[machine.Tx](st), Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
 	}
 	w.catalog(st, keys, blobs)
 }

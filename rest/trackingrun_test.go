@@ -49,7 +49,7 @@ func TestMetricBodies(t *testing.T) {
 		`{}`:               "1 to 1000 points",
 		`{"metrics":null}`: "1 to 1000 points",
 		many(1001):         "1 to 1000 points",
-		`[{"key":"a"}]`:    `The field "value" of each point is required.`,
+		`[{"key":"a"}]`:    `The value of a metric is a number`,
 		`[{"key":"a","value":1},{"key":"..","value":1}]`: "must not resolve to other names",
 		`{"metrics":[{"key":"a","value":1,"x":1}]}`:      `There is no field "x" here`,
 		`"a"`: "body",

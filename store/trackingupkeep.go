@@ -90,9 +90,9 @@ func (t *Tx) EraseTrackingRun(ctx context.Context, id domain.TrackingRunID, befo
 	if err != nil {
 		return false, err
 	}
-	var erased int
-	err = t.get(ctx, &erased, `WITH part AS (SELECT key, at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2 LIMIT $3),
-		gone AS (DELETE FROM tracking_points p USING part s WHERE p.workspace_id = $1 AND p.run = $2 AND p.key = s.key AND p.at = s.at AND p.step = s.step AND p.value = s.value RETURNING 1),
+	var erased int // a run is in one partition, where a ctid names one row
+	err = t.get(ctx, &erased, `WITH gone AS (DELETE FROM tracking_points WHERE workspace_id = $1 AND run = $2
+			AND ctid = ANY (ARRAY(SELECT ctid FROM tracking_points WHERE workspace_id = $1 AND run = $2 LIMIT $3)) RETURNING 1),
 		used AS (INSERT INTO tracking_usage AS u (workspace_id, part, points) SELECT $1, pg_backend_pid() % 64, -count(*) FROM gone HAVING count(*) > 0
 			ON CONFLICT (workspace_id, part) DO UPDATE SET points = u.points + EXCLUDED.points)
 		SELECT count(*) FROM gone`, t.workspace, number, limit)

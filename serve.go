@@ -149,6 +149,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	})
 	size, engine := firstWarehouse(ctx, providers)
 	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: clock}
+	experiments := &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: clock}
 	all := graph.Services{
 		Clock:        clock,
 		Instance:     &setup.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
@@ -158,7 +159,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		Agents:       agents,
 		Jobs:         jobs,
 		Runs:         runs,
-		Samples:      &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock},
+		Samples:      &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock, Experiments: experiments},
 		Logs:         &job.Logs{Store: store.For[job.Tx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
 		Quotas:       &quota.Quotas{Store: store.For[quota.Tx](st)},
 		Compute:      &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
@@ -166,7 +167,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		Databases:    &lake.Databases{Store: store.For[lake.Tx](st), Clock: clock},
 		Lineages:     &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
 		Statements:   statements,
-		Experiments:  &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: clock},
+		Experiments:  experiments,
 		TrackingRuns: &tracking.Runs{Store: store.For[tracking.Tx](st), Topics: topics, Clock: clock},
 		Maintenance: &maintenance.Maintenances{
 			Store: store.For[maintenance.Tx](st), System: system, Topics: topics, Clock: clock,

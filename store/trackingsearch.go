@@ -2,7 +2,6 @@ package store
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -145,16 +144,16 @@ func (s *search) comparePair(table, owner, number string, c tracking.Condition) 
 // compareColumn adds the condition on an attribute.
 func (s *search) compareColumn(col column, c tracking.Condition) {
 	if col.kind == "timestamptz" {
-		s.and("%s", s.compare(col.sql, c, millis(c.Number)))
+		s.and("%s", s.compare(col.sql, c, millis(c.Int)))
 		return
 	}
 	s.and("%s", s.compare(col.sql, c, c.Text))
 }
 
-// millis returns the time of the milliseconds since 1970, within what the database stores.
-func millis(ms float64) time.Time {
-	const most = 1e14 // the year 5138; runs begin before 10000
-	return time.UnixMilli(int64(math.Max(-most, math.Min(most*2.5, ms)))).UTC()
+// millis returns the time of the milliseconds since 1970. What is stored lies between the bounds.
+func millis(ms int64) time.Time {
+	const most = 253_402_300_800_000 // the year 10000
+	return time.UnixMilli(max(-1, min(most, ms))).UTC()
 }
 
 func experimentAttribute(key string) column {

@@ -211,4 +211,6 @@ type runTx interface {
 	DeleteTag(ctx context.Context, run int64, key string) (bool, error)
 	// InsertInputs adds datasets to the run; the same dataset again adds its tags.
 	InsertInputs(ctx context.Context, r Run, inputs []Input) error
+	// UsedDatasets returns the datasets that the experiments' runs used, each once per context.
+	UsedDatasets(ctx context.Context, ids []domain.ExperimentID, limit int) ([]Used, error)
 }

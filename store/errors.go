@@ -52,7 +52,8 @@ func mapError(err error) error {
 		return err
 	}
 	if known := constraints[e.Constraint]; known != nil {
-		return domain.Errorf(known.Code, "%s", known.Message).Because(err)
+		shown := *known
+		return shown.Because(err)
 	}
 	switch {
 	case e.Code == pqerror.CharacterNotInRepertoire || e.Code == pqerror.UntranslatableCharacter:

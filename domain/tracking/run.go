@@ -139,8 +139,12 @@ func notInKey(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("_-. :/", r)
 }
 
-// normalPath reports whether the key is a relative path in its shortest form.
+// normalPath reports whether the key is a relative path in its shortest form. Like MLflow it refuses
+// all that begin with two dots.
 func normalPath(key string) bool {
+	if strings.HasPrefix(key, "..") {
+		return false
+	}
 	for part := range strings.SplitSeq(key, "/") {
 		if part == "" || part == "." || part == ".." {
 			return false

@@ -95,19 +95,17 @@ func (f *face) routes() http.Handler {
 	root.Use(httpx.Face{Server: f.HTTP, Log: f.Log, Fail: f.fail}.Wrap, httpx.Plain)
 	root.NotFound(f.unknownRoute)
 	root.MethodNotAllowed(f.wrongMethod(root))
-	root.Route(Prefix, func(r chi.Router) {
-		r.Get("/version", plainText(version))
-		r.Get("/health", plainText("OK"))
-		r.Get("/api/3.0/mlflow/server-info", serverInfo)
-		r.Get("/ajax-api/3.0/mlflow/server-info", serverInfo)
-		r.Group(func(r chi.Router) {
-			r.Use(basicAsBearer, f.Auth.Middleware(auth.NoCookies))
-			for _, at := range roots {
-				for _, e := range f.endpoints() {
-					r.Method(e.method, at+e.path, f.serving(e.serve))
-				}
+	root.Get(Prefix+"/version", plainText(version))
+	root.Get(Prefix+"/health", plainText("OK"))
+	root.Get(Prefix+"/api/3.0/mlflow/server-info", serverInfo)
+	root.Get(Prefix+"/ajax-api/3.0/mlflow/server-info", serverInfo)
+	root.Group(func(r chi.Router) {
+		r.Use(basicAsBearer, f.Auth.Middleware(auth.NoCookies))
+		for _, at := range roots {
+			for _, e := range f.endpoints() {
+				r.Method(e.method, Prefix+at+e.path, f.serving(e.serve))
 			}
-		})
+		}
 	})
 	return httpx.OwnRoutes(root, nil)
 }

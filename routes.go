@@ -25,6 +25,7 @@ import (
 	"github.com/millpond/millpond/rest"
 	"github.com/millpond/millpond/rest/httpx"
 	"github.com/millpond/millpond/rest/iceberg"
+	"github.com/millpond/millpond/rest/mlflow"
 	"github.com/millpond/millpond/web"
 )
 
@@ -59,6 +60,12 @@ func (s *site) handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	tracking, err := mlflow.Handler(mlflow.Options{
+		Experiments: s.services.Experiments, Runs: s.services.TrackingRuns, Workspaces: s.services.Workspaces, Auth: s.auth, Log: s.log, HTTP: shared,
+	})
+	if err != nil {
+		return nil, err
+	}
 	dist, err := fs.Sub(web.Dist, "dist")
 	if err != nil {
 		return nil, err
@@ -81,12 +88,16 @@ func (s *site) handler() (http.Handler, error) {
 	r.Get(hub.RelayPath, s.sessions.Relay)
 	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: s.services, Lake: s.lake, Auth: s.auth, Log: s.log, Topics: s.topics, Version: version, HTTP: shared}), "graphql"))
 	r.Handle(iceberg.Prefix+"/*", otelhttp.NewHandler(catalog, "iceberg"))
+	r.Handle(mlflow.Prefix+"/*", otelhttp.NewHandler(tracking, "mlflow"))
 	r.Handle("/api/*", otelhttp.NewHandler(api, "rest"))
 	r.NotFound(console.ServeHTTP)
 	r.MethodNotAllowed(func(w http.ResponseWriter, req *http.Request) { // also methods that the router does not know
 		switch {
 		case strings.HasPrefix(req.URL.Path, iceberg.Prefix+"/"):
 			catalog.ServeHTTP(w, req)
+			return
+		case strings.HasPrefix(req.URL.Path, mlflow.Prefix+"/"):
+			tracking.ServeHTTP(w, req)
 			return
 		case strings.HasPrefix(req.URL.Path, "/api/"):
 			api.ServeHTTP(w, req)

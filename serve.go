@@ -33,6 +33,7 @@ import (
 	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/rest/iceberg"
+	"github.com/millpond/millpond/rest/mlflow"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -207,13 +208,14 @@ type taskTokens struct {
 	url string
 }
 
-// Environment implements job.Tokens. Plain PyIceberg and OpenLineage clients need no other
+// Environment implements job.Tokens. Plain PyIceberg, MLflow and OpenLineage clients need no other
 // settings.
 func (t taskTokens) Environment(_ domain.WorkspaceID, token string) map[string]string {
 	return map[string]string{
 		"MILLPOND_URL": t.url, "MILLPOND_API": t.url + "/api/v1",
 		"PYICEBERG_CATALOG__DEFAULT__TYPE": "rest", "PYICEBERG_CATALOG__DEFAULT__URI": t.url + iceberg.Prefix,
 		"PYICEBERG_CATALOG__DEFAULT__WAREHOUSE": lake.DefaultDatabase, "PYICEBERG_CATALOG__DEFAULT__TOKEN": token,
+		"MLFLOW_TRACKING_URI": t.url + mlflow.Prefix, "MLFLOW_TRACKING_TOKEN": token,
 		"OPENLINEAGE_URL": t.url, "OPENLINEAGE_API_KEY": token,
 	}
 }

@@ -144,7 +144,7 @@ func newWorld(t testing.TB, wait timing) *world {
 		Agents:     &job.Agents{Store: store.For[job.Tx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Runs: runs, Lease: machine.DefaultLease, Replica: "here"},
 		Jobs:       jobs,
 		Runs:       runs,
-		Samples:    &setup.Samples{Jobs: jobs, Runs: runs, Clock: clock, Experiments: &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: clock}},
+		Samples:    &setup.Samples{Jobs: jobs, Runs: runs, Clock: clock, Experiments: &tracking.Experiments{Store: store.For[tracking.Tx](w.counted), Clock: clock}},
 		Logs:       &job.Logs{Store: store.For[job.Tx](w.counted), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
 		Quotas:     &quota.Quotas{Store: store.For[quota.Tx](w.counted)},
 		Compute:    &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},

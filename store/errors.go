@@ -22,7 +22,7 @@ var constraints = map[string]*domain.Error{
 	"databases_workspace_id_key_key":    domain.Errorf(domain.CodeConflict, "A database of this name exists already; choose another name."),
 	"lake_tables_live":                  domain.Errorf(domain.CodeConflict, "A table or view of this name exists already; choose another name."),
 	"lake_locations_pkey":               domain.Errorf(domain.CodeConflict, "The location is another table's; choose another one."),
-	"experiments_workspace_id_name_key": domain.Errorf(domain.CodeConflict, "An experiment of this name already exists, perhaps in deleted state; choose another name, or restore it."),
+	"experiments_workspace_id_name_key": {Code: domain.CodeConflict, Field: "name", Message: "An experiment of this name already exists, perhaps in deleted state; choose another name, or restore it."},
 	"members_pkey":                      domain.Errorf(domain.CodeConflict, "This user is a member already."),
 }
 
@@ -52,7 +52,8 @@ func mapError(err error) error {
 		return err
 	}
 	if known := constraints[e.Constraint]; known != nil {
-		return domain.Errorf(known.Code, "%s", known.Message).Because(err)
+		shown := *known
+		return shown.Because(err)
 	}
 	switch {
 	case e.Code == pqerror.CharacterNotInRepertoire || e.Code == pqerror.UntranslatableCharacter:

@@ -68,6 +68,14 @@ func experimentNumber(id domain.ExperimentID) int64 {
 	return n
 }
 
+func experimentNumbers(ids []domain.ExperimentID) []int64 {
+	numbers := make([]int64, len(ids))
+	for i, id := range ids {
+		numbers[i] = experimentNumber(id)
+	}
+	return numbers
+}
+
 func noExperiment(id domain.ExperimentID) error { return domain.NotFound("experiment", id) }
 
 func (t *Tx) experiment(ctx context.Context, missing error, where string, arg any) (tracking.Experiment, error) {

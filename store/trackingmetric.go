@@ -116,13 +116,17 @@ func (f floats) Value() (driver.Value, error) {
 }
 
 // Points implements tracking.Tx.
-func (t *Tx) Points(ctx context.Context, run int64, key string, after *tracking.Position, limit int) (points []tracking.Point, err error) {
+func (t *Tx) Points(ctx context.Context, run int64, key string, after *tracking.Position, limit int) ([]tracking.Point, error) {
 	where, args := "", []any{t.workspace, run, key, limit}
 	if after != nil {
 		where, args = " AND (at, step, value) > ($5, $6, $7)", append(args, after.At, after.Step, after.Value)
 	}
-	rows, err := t.conn.QueryContext(ctx, `SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2
+	return t.points(ctx, key, `SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2
 		AND key = (SELECT number FROM tracking_keys WHERE workspace_id = $1 AND key = $3)`+where+` ORDER BY at, step, value LIMIT $4`, args...)
+}
+
+func (t *Tx) points(ctx context.Context, key, query string, args ...any) (points []tracking.Point, err error) {
+	rows, err := t.conn.QueryContext(ctx, query, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -135,6 +139,42 @@ func (t *Tx) Points(ctx context.Context, run int64, key string, after *tracking.
 		points = append(points, p)
 	}
 	return points, rows.Err()
+}
+
+// samplePoints reads the range of the index whole, and sorts it by step. $5 and $6 are the first and
+// the last step, or null.
+const samplePoints = `SELECT DISTINCT ON (bucket, last) at, step, value FROM (SELECT at, step, value, row_number() OVER w AS i, ntile($4) OVER w AS bucket, lead(at) OVER w IS NULL AS last
+		FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3 AND ($5::bigint IS NULL OR step BETWEEN $5 AND $6) WINDOW w AS (ORDER BY step, at, value)) p
+	ORDER BY bucket, last, i`
+
+// samplePointsByTime looks at $4 times, equally distant, for the next point, of 256 at most, that has
+// one of the steps.
+const samplePointsByTime = `WITH p AS (SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3),
+		ends AS (SELECT (SELECT min(at) FROM p) AS first, (SELECT max(at) FROM p) AS last)
+	SELECT DISTINCT found.at, found.step, found.value FROM ends, generate_series(0, $4::bigint) AS g, LATERAL (
+		SELECT * FROM (SELECT * FROM p WHERE at >= first + ((last - first)::numeric * g / $4)::bigint ORDER BY at, step, value LIMIT 256) near
+			WHERE $5::bigint IS NULL OR step BETWEEN $5 AND $6 ORDER BY at, step, value LIMIT 1) found
+	ORDER BY found.step, found.at, found.value`
+
+// SamplePoints implements tracking.Tx.
+func (t *Tx) SamplePoints(ctx context.Context, run int64, key string, p tracking.Part) ([]tracking.Point, error) {
+	var metric struct {
+		Key    int64 `db:"key"`
+		Points int64 `db:"points"`
+	}
+	err := t.get(ctx, &metric, `SELECT key, points FROM tracking_metrics WHERE workspace_id = $1 AND run = $2
+		AND key = (SELECT number FROM tracking_keys WHERE workspace_id = $1 AND key = $3)`, t.workspace, run, key)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	query := samplePoints
+	if metric.Points > tracking.MaxSampled {
+		query = samplePointsByTime
+	}
+	return t.points(ctx, key, query, t.workspace, run, metric.Key, p.Most, p.From, p.To)
 }
 
 // budget bounds what one read of logged values may hold, in bytes.

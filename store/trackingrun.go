@@ -132,11 +132,7 @@ func (s *search) experiments(ids []domain.ExperimentID) {
 		s.and("r.experiment = %s", s.arg(experimentNumber(ids[0])))
 		return
 	}
-	numbers := make([]int64, len(ids))
-	for i, id := range ids {
-		numbers[i] = experimentNumber(id)
-	}
-	s.and("r.experiment = ANY(%s)", s.arg(pq.Array(numbers)))
+	s.and("r.experiment = ANY(%s)", s.arg(pq.Array(experimentNumbers(ids))))
 }
 
 // metricNumbers returns the numbers of the metrics that the query names. Others stay 0, which no
@@ -268,4 +264,20 @@ func (t *Tx) InsertInputs(ctx context.Context, r tracking.Run, inputs []tracking
 		}
 	}
 	return nil
+}
+
+// UsedDatasets implements tracking.Tx.
+func (t *Tx) UsedDatasets(ctx context.Context, ids []domain.ExperimentID, limit int) ([]tracking.Used, error) {
+	type row struct {
+		Experiment int64  `db:"experiment"`
+		Name       string `db:"name"`
+		Digest     string `db:"digest"`
+		Context    string `db:"context"`
+	}
+	toDomain := func(r row) (tracking.Used, error) {
+		return tracking.Used{Experiment: experimentID(r.Experiment), Name: r.Name, Digest: r.Digest, Context: r.Context}, nil
+	}
+	return rows(ctx, t.conn, toDomain, `SELECT DISTINCT d.experiment, d.name, d.digest, COALESCE(i.tags ->> 'mlflow.data.context', '') AS context
+		FROM tracking_datasets d JOIN tracking_inputs i ON i.workspace_id = d.workspace_id AND i.dataset = d.number
+		WHERE d.workspace_id = $1 AND d.experiment = ANY($2) ORDER BY 1, 2, 3, 4 LIMIT $3`, t.workspace, pq.Array(experimentNumbers(ids)), limit)
 }

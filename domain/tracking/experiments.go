@@ -205,8 +205,11 @@ func experimentNotActive(e Experiment) error {
 	return domain.Errorf(domain.CodeConflict, "The experiment %s must be in the 'active' state. It is deleted; restore it first.", e.ID)
 }
 
+// noTag names its field, so that it differs from the error of a missing experiment or run.
 func noTag(key string) error {
-	return domain.Errorf(domain.CodeNotFound, "No tag with name: %s", key)
+	err := domain.Errorf(domain.CodeNotFound, "No tag with name: %s", key)
+	err.Field = "key"
+	return err
 }
 
 // validView returns the view; empty stands for active.

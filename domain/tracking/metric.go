@@ -52,7 +52,14 @@ type metricTx interface {
 	// Points returns the metric's points after the position, which may be nil, in the order of the
 	// history.
 	Points(ctx context.Context, run int64, key string, after *Position, limit int) ([]Point, error)
+	// SamplePoints returns the first point of each of p.Most parts of the same size, and the last
+	// point. It reads at most MaxSampled points: of more, it looks at equal distances of time.
+	SamplePoints(ctx context.Context, run int64, key string, p Part) ([]Point, error)
 }
+
+// MaxSampled is how many points of a metric are read to sample them evenly. That takes about half a
+// second.
+const MaxSampled = 1_000_000
 
 // historyPage is how many points a transaction reads for a history.
 const historyPage = 10_000
@@ -96,6 +103,30 @@ func (r *Runs) points(ctx context.Context, s domain.Scope, x domain.ExperimentID
 		return err
 	})
 	return points, run, err
+}
+
+// Part selects points evenly from a metric's history, in the order of step, time and value: at most
+// Most, which is at least 1, of the steps From to To. Without these it is of all steps.
+type Part struct {
+	From, To *int64
+	Most     int
+}
+
+// Sample returns part of a metric's history, with its first and its last point; the last alone if
+// Most is 1.
+func (r *Runs) Sample(ctx context.Context, s domain.Scope, id domain.TrackingRunID, key string, p Part) (points []Point, err error) {
+	err = r.read(ctx, s, func(tx Tx) error {
+		run, err := tx.TrackingRun(ctx, id)
+		if err != nil {
+			return err
+		}
+		points, err = tx.SamplePoints(ctx, run.Number, key, p)
+		return err
+	})
+	if n := len(points); n > p.Most {
+		points[p.Most-1], points = points[n-1], points[:p.Most]
+	}
+	return points, err
 }
 
 // LogPoints adds points to an active run, all or none. It returns CodeConflict for a deleted run,

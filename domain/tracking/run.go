@@ -139,8 +139,12 @@ func notInKey(r rune) bool {
 	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !strings.ContainsRune("_-. :/", r)
 }
 
-// normalPath reports whether the key is a relative path in its shortest form.
+// normalPath reports whether the key is a relative path in its shortest form. Like MLflow it refuses
+// all that begin with two dots.
 func normalPath(key string) bool {
+	if strings.HasPrefix(key, "..") {
+		return false
+	}
 	for part := range strings.SplitSeq(key, "/") {
 		if part == "" || part == "." || part == ".." {
 			return false
@@ -211,4 +215,6 @@ type runTx interface {
 	DeleteTag(ctx context.Context, run int64, key string) (bool, error)
 	// InsertInputs adds datasets to the run; the same dataset again adds its tags.
 	InsertInputs(ctx context.Context, r Run, inputs []Input) error
+	// UsedDatasets returns the datasets that the experiments' runs used, each once per context.
+	UsedDatasets(ctx context.Context, ids []domain.ExperimentID, limit int) ([]Used, error)
 }

@@ -198,7 +198,7 @@ type Change struct {
 func (c Change) validate() error {
 	if c.Name != nil {
 		if *c.Name == "" {
-			return domain.Invalid("run_name", "The name of a run must not be empty.")
+			return errNoName()
 		}
 		if err := domain.ValidText("run_name", *c.Name, maxRunName); err != nil {
 			return err
@@ -211,6 +211,10 @@ func (c Change) validate() error {
 		return validTime("end_time", *c.FinishedAt)
 	}
 	return nil
+}
+
+func errNoName() error {
+	return domain.Invalid("run_name", "The name of a run must not be empty.")
 }
 
 // apply changes the run. A run that is over may run again, to be resumed.
@@ -333,6 +337,9 @@ func logPairs(ctx context.Context, tx Tx, s domain.Scope, run Run, b Batch) erro
 	if i < 0 {
 		return nil
 	}
+	if b.Tags[i].Value == "" {
+		return errNoName()
+	}
 	run, err := tx.UpdateTrackingRun(ctx, run.ID, func(run *Run) error {
 		run.Name = b.Tags[i].Value
 		return nil
@@ -390,6 +397,26 @@ func (r *Runs) LogInputs(ctx context.Context, s domain.Scope, x domain.Experimen
 		notify(tx, s, run)
 		return tx.InsertInputs(ctx, run, inputs)
 	})
+}
+
+// Used is a dataset that runs of an experiment used.
+type Used struct {
+	Experiment domain.ExperimentID
+	Name       string
+	Digest     string
+	Context    string // the tag mlflow.data.context; may be empty
+}
+
+// maxUsed bounds a list of used datasets.
+const maxUsed = 1_000
+
+// Datasets returns what the experiments' runs used, each once per context, at most 1,000 in all.
+func (r *Runs) Datasets(ctx context.Context, s domain.Scope, ids []domain.ExperimentID) (used []Used, err error) {
+	err = r.read(ctx, s, func(tx Tx) (err error) {
+		used, err = tx.UsedDatasets(ctx, ids, maxUsed)
+		return err
+	})
+	return used, err
 }
 
 // RunSearch selects a page of runs.

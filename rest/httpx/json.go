@@ -85,7 +85,7 @@ func Sound(body []byte, shape Shape) error {
 		return domain.Invalid("body", "The body goes on after its JSON value; send one value.")
 	}
 	if brokenEscape(body) {
-		return domain.Invalid("body", "The body holds half of a surrogate pair (\\uD800 to \\uDFFF), which is no character.")
+		return errBrokenEscape()
 	}
 	return nil
 }
@@ -197,6 +197,45 @@ func (v *reader) noNUL(t json.Token) error {
 		return domain.Invalid("body", "The value of %q holds a NUL character; leave it out.", v.where())
 	}
 	return nil
+}
+
+// SoundTexts refuses JSON whose texts a database cannot store: with a NUL character, or half of a
+// surrogate pair, which encoding/json would silently replace by another character. The body must be
+// sound JSON.
+func SoundTexts(body []byte) error {
+	if bytes.IndexByte(body, '\\') < 0 {
+		return nil
+	}
+	if EscapesNUL(body) {
+		return domain.Invalid("body", "The body holds a NUL character; leave it out.")
+	}
+	if brokenEscape(body) {
+		return errBrokenEscape()
+	}
+	return nil
+}
+
+func errBrokenEscape() error {
+	return domain.Invalid("body", "The body holds half of a surrogate pair (\\uD800 to \\uDFFF), which is no character.")
+}
+
+// EscapesNUL reports whether a text of the JSON has a NUL character, which a database cannot store
+// as text.
+func EscapesNUL(body []byte) bool {
+	const escape = `\u0000`
+	for at := 0; ; {
+		i := bytes.Index(body[at:], []byte(escape))
+		if i < 0 {
+			return false
+		}
+		at += i
+		before := body[:at]
+		backslashes := len(before) - len(bytes.TrimRight(before, `\`))
+		if backslashes%2 == 0 {
+			return true
+		}
+		at += len(escape)
+	}
 }
 
 // brokenEscape reports whether sound JSON escapes half of a surrogate pair. encoding/json would

@@ -149,7 +149,7 @@ func (c *call) body(v any) error {
 		return domain.Invalid("body", "The body is missing; send a JSON object.")
 	case !utf8.Valid(body):
 		return domain.Invalid("body", "The body is not valid UTF-8.")
-	case escapesNUL(body):
+	case httpx.EscapesNUL(body):
 		return domain.Invalid("body", "The body holds a NUL character; leave it out.")
 	case bytes.TrimSpace(body)[0] != '{':
 		return domain.Invalid("body", "The body is not a JSON object.")
@@ -172,25 +172,6 @@ func readable(err error) error {
 		return domain.Invalid("body", "The body is not what this endpoint takes: %s.", err.Error())
 	}
 	return nil
-}
-
-// escapesNUL reports whether a string of the JSON has a NUL character, which a database cannot
-// store as text.
-func escapesNUL(body []byte) bool {
-	const escape = `\u0000`
-	for at := 0; ; {
-		i := bytes.Index(body[at:], []byte(escape))
-		if i < 0 {
-			return false
-		}
-		at += i
-		before := body[:at]
-		backslashes := len(before) - len(bytes.TrimRight(before, `\`))
-		if backslashes%2 == 0 {
-			return true
-		}
-		at += len(escape)
-	}
 }
 
 // noContent answers 204.

@@ -214,7 +214,9 @@ func (w *world) made(c operationCase) string {
 	if c.id == "preview-schedule" {
 		path += "?cron=@daily"
 	}
-	return strings.Replace(path, "{name}", "max_endpoints", 1)
+	path = strings.Replace(path, "{name}", "max_endpoints", 1)
+	require.NotContains(w.t, path, "{", "make the object of %s here", c.path)
+	return path
 }
 
 // madeInLake fills in a database that the world's other cases share, and a new table, dropped table

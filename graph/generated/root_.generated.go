@@ -7083,7 +7083,7 @@ enum QuotaUnit { COUNT BYTES }
 extend type Query { quotas: [Quota!]! }
 input UpdateQuotaInput {
   name: String!
-  "null stands for the default."
+  "Required. null stands for the default."
   limit: Int64
 }
 type UpdateQuotaPayload { quota: Quota! }
@@ -7526,8 +7526,8 @@ input StatementFilter {
 
 extend type Query {
   """
-  Statements of all users, newest first. Those of the platform are listed only with purpose. A page holds at most 4 MiB of text, so it may be shorter
-  than requested.
+  Statements of all users, newest first. Those of the platform are listed only with purpose. A page
+  holds at most 4 MiB of text, so it may be shorter than requested.
   """
   statements(first: Int = 50, after: String, filter: StatementFilter): StatementConnection!
   statement(id: ID!): Statement

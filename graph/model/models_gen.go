@@ -468,8 +468,8 @@ type UpdateProviderPayload struct {
 
 type UpdateQuotaInput struct {
 	Name string `json:"name"`
-	// null stands for the default.
-	Limit *int64 `json:"limit,omitempty"`
+	// Required. null stands for the default.
+	Limit graphql.Omittable[*int64] `json:"limit,omitempty"`
 }
 
 type UpdateQuotaPayload struct {

@@ -23,6 +23,7 @@ type Tx interface {
 	experimentTx
 	runTx
 	metricTx
+	followTx
 }
 
 // Pair is a parameter or a tag.

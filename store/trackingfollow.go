@@ -34,15 +34,16 @@ func (t *Tx) MetricEnds(ctx context.Context, run int64, keys []string) (ends []t
 }
 
 // newPoints reads points after the known ends ($4 to $8: keys, totals, times, steps, values), at most
-// $9 rows. A metric without such points has one row. Times are not negative, so a metric that is not
-// known begins after -1.
-const newPoints = `SELECT m.name, m.points, p.at, p.step, p.value
-	FROM (SELECT k.key AS name, m.key, m.points, COALESCE(g.at, -1) AS at, COALESCE(g.step, 0) AS step, COALESCE(g.value, 0) AS value ` + followedMetrics + `
+// $9 rows: of the first metrics that have as many new points together. A metric without points after
+// its end has one row. Times are not negative, so a metric that is not known begins after -1.
+const newPoints = `SELECT m.name, m.points, m.changed, p.at, p.step, p.value
+	FROM (SELECT k.key AS name, m.key, m.points, COALESCE(g.at, -1) AS at, COALESCE(g.step, 0) AS step, COALESCE(g.value, 0) AS value, count(*) OVER () AS changed,
+			sum(greatest(m.points - COALESCE(g.total, 0), 1)) OVER (ORDER BY k.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before ` + followedMetrics + `
 		LEFT JOIN unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::float8[]) AS g (key, total, at, step, value) ON g.key = k.key
-		` + ofFollowed + ` AND m.points <> COALESCE(g.total, 0) ORDER BY k.key LIMIT $9) m
+		` + ofFollowed + ` AND m.points <> COALESCE(g.total, 0)) m
 	LEFT JOIN LATERAL (SELECT at, step, value FROM tracking_points p WHERE p.workspace_id = $1 AND p.run = $2 AND p.key = m.key AND (p.at, p.step, p.value) > (m.at, m.step, m.value)
 		ORDER BY at, step, value LIMIT $9) p ON true
-	ORDER BY m.name, p.at, p.step, p.value LIMIT $9`
+	WHERE COALESCE(m.before, 0) < $9 ORDER BY m.name, p.at, p.step, p.value LIMIT $9`
 
 // NewPoints implements tracking.Tx.
 func (t *Tx) NewPoints(ctx context.Context, run int64, keys []string, known []tracking.End, limit int) (found []tracking.News, complete bool, err error) {
@@ -59,13 +60,13 @@ func (t *Tx) NewPoints(ctx context.Context, run int64, keys []string, known []tr
 		return nil, false, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	read := 0
+	var read, changed int
 	for ; rows.Next(); read++ {
 		var key string
 		var total int64
 		var at, step *int64
 		var value *float64
-		if err := rows.Scan(&key, &total, &at, &step, &value); err != nil {
+		if err := rows.Scan(&key, &total, &changed, &at, &step, &value); err != nil {
 			return nil, false, err
 		}
 		if len(found) == 0 || found[len(found)-1].Key != key {
@@ -76,5 +77,5 @@ func (t *Tx) NewPoints(ctx context.Context, run int64, keys []string, known []tr
 			last.Points = append(last.Points, tracking.Point{Key: key, At: *at, Step: *step, Value: *value})
 		}
 	}
-	return found, read < limit, rows.Err()
+	return found, len(found) == changed && read < limit, rows.Err()
 }

@@ -167,6 +167,17 @@ func TestManyPointsComeInParts(t *testing.T) {
 	r.read()
 	require.Equal(t, 1, r.resets)
 	r.requireHistory(keys...)
+
+	early := make([]tracking.Point, 1_000)
+	for i := range early {
+		early[i] = tracking.Point{Key: keys[0], Value: -float64(i) - 1}
+	}
+	require.NoError(t, l.log(run, early...))
+	require.NoError(t, l.log(run, point(keys[1], 400)))
+	r.read()
+	require.Equal(t, 2, r.resets, "a metric with many points, none of them after its end")
+	r.requireHistory(keys...)
+	require.Len(t, r.charts[keys[1]], 376, "and the next one")
 }
 
 // TestManyWritersAreFollowed: with points in any order from several writers, no point is lost.

@@ -32,9 +32,9 @@ type followTx interface {
 	// MetricEnds returns the ends of the run's metrics, by key. Nil keys stand for all metrics.
 	MetricEnds(ctx context.Context, run int64, keys []string) ([]End, error)
 	// NewPoints returns the run's metrics that have another number of points than is known, by key:
-	// the number, and the points after the last known one. It reads at most limit points and metrics
-	// in all. If it is not complete, the last metric may have more points, and more metrics may
-	// follow. It costs one round trip.
+	// the number, and the points after the last known one. A metric without such points counts as
+	// one: if there are limit in all, the last metric may have more. If it is not complete, there are
+	// more points or metrics. It costs one round trip.
 	NewPoints(ctx context.Context, run int64, keys []string, known []End, limit int) (found []News, complete bool, err error)
 }
 
@@ -90,8 +90,10 @@ func (f *PointFollower) Each(ctx context.Context, send func([]News) error) error
 		if err != nil || len(news) == 0 {
 			return err
 		}
+		read := 0
 		for i := range news {
-			news[i].continues(f.known[news[i].Key], complete || i < len(news)-1)
+			read += max(len(news[i].Points), 1)
+			news[i].continues(f.known[news[i].Key], read < maxNews)
 			f.known[news[i].Key] = news[i].End
 		}
 		if err := send(news); err != nil {

@@ -103,7 +103,7 @@ func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return
 
 var quick = timing{
 	init: 5 * time.Second, ping: 20 * time.Second, write: time.Second, closeWait: time.Second,
-	pace: 5 * time.Millisecond, retry: 20 * time.Millisecond,
+	pace: 5 * time.Millisecond, points: 5 * time.Millisecond, retry: 20 * time.Millisecond,
 }
 
 func newWorld(t testing.TB, wait timing) *world {
@@ -152,7 +152,11 @@ func newWorld(t testing.TB, wait timing) *world {
 		Settings:   &machine.Settings{Store: store.For[machine.Tx](w.counted), Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
 		Databases:  &lake.Databases{Store: store.For[lake.Tx](w.counted), Clock: clock},
 		Lineages:   &lineage.Lineages{Store: store.For[lineage.Tx](w.counted), Clock: clock, CatalogURL: "http://localhost/catalog"},
-		Clock:      clock,
+
+		Experiments:  &tracking.Experiments{Store: store.For[tracking.Tx](w.counted), Clock: clock},
+		TrackingRuns: &tracking.Runs{Store: store.For[tracking.Tx](w.counted), Topics: db.Topics(), Clock: clock},
+
+		Clock: clock,
 	}
 	w.catalog(bucket)
 	w.serve(wait)

@@ -76,6 +76,7 @@ const scalars = {
   Base64: "string",
   JSON: "unknown",
   // Read from the text of the answer, so that numbers keep their digits: see lib/rows.ts.
+  MetricValue: "number | 'NaN' | 'Infinity' | '-Infinity'",
   Rows: "unknown",
 };
 const shared = {

@@ -24,6 +24,7 @@ type Tx interface {
 	runTx
 	metricTx
 	upkeepTx
+	followTx
 }
 
 // Pair is a parameter or a tag.

@@ -106,7 +106,12 @@ golden: ## Update the golden files: schema.sql, openapi.yaml, permissions.md
 
 .PHONY: bench
 bench: millpond $(EXTENSIONS) trino ## Measure: ratios within one run, see docs/performance.md
+	@scripts/mlflow.sh server > /dev/null
 	go test -tags duckdb_arrow -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench
+
+.PHONY: compat
+compat: millpond ## Run the flows of MLflow's older and newer clients against the binary
+	scripts/compat.sh
 
 .PHONY: clean
 clean: ## Remove build results

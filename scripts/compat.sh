@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs the flows of the real MLflow clients (rest/mlflow/testdata/flows.py) against the built
-# binary, with the 2.22 client and then with the 3.17.2 client. "scripts/compat.sh reference" runs them
-# against MLflow's own server on the same PostgreSQL: a new flow must first pass there. Further
+# binary, with the 2.22 client and then with the 3.17.2 client. "scripts/compat.sh reference" runs
+# them against MLflow's own server on the same PostgreSQL: a new flow must first pass there. Further
 # arguments are the names of flows.
 set -euo pipefail
 cd "$(dirname "$0")/.."

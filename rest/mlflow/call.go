@@ -101,18 +101,12 @@ func (c *call) read(fields ...field) error {
 		c.readQuery(fields)
 		return check(fields...)
 	}
-	sent, err := c.body()
+	body, err := c.body()
 	if err != nil {
 		return err
 	}
-	for _, f := range fields {
-		raw, ok := sent[f.name]
-		if !ok && f.name == "run_id" {
-			raw, ok = sent["run_uuid"] // of older clients
-		}
-		if ok && !isNull(raw) {
-			f.value.read(raw)
-		}
+	if err := parse(c.Context(), body, fields); err != nil {
+		return err
 	}
 	return check(fields...)
 }
@@ -133,40 +127,47 @@ func (c *call) readQuery(fields []field) {
 // maxDepth bounds how deep a body nests. No request has more than seven levels.
 const maxDepth = 32
 
-// body reads the body, which is a JSON object. An empty one stands for an empty object.
-func (c *call) body() (map[string]json.RawMessage, error) {
+// body reads the body, which is declared as JSON.
+func (c *call) body() ([]byte, error) {
 	if err := httpx.NotCoded(c.Header); err != nil {
 		return nil, err
 	}
 	if kind, _, err := mime.ParseMediaType(c.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, domain.Invalid("", "Bad Request. Content-Type must be one of ['application/json'].")
 	}
-	body, err := httpx.Receive(c.w, c.Request, c.maxBody)
-	if err != nil {
-		return nil, err
-	}
-	return object(c.Context(), body)
+	return httpx.Receive(c.w, c.Request, c.maxBody)
 }
 
-// object returns the fields of a JSON object whose texts a database can store.
-func object(ctx context.Context, body []byte) (map[string]json.RawMessage, error) {
+// parse reads the fields from the body: a JSON object whose texts a database can store. An empty
+// body stands for an empty object.
+func parse(ctx context.Context, body []byte, fields []field) error {
 	body = bytes.TrimSpace(body)
 	switch {
 	case len(body) == 0:
-		return nil, nil
+		return nil
 	case !utf8.Valid(body):
-		return nil, domain.Invalid("body", "The body is not valid UTF-8.")
+		return domain.Invalid("body", "The body is not valid UTF-8.")
 	case body[0] != '{':
-		return nil, domain.Invalid("body", "The body is not a JSON object.")
+		return domain.Invalid("body", "The body is not a JSON object.")
 	}
 	if err := httpx.Count(ctx, body, maxDepth, httpx.MaxValues); err != nil {
-		return nil, err
+		return err
 	}
-	var fields map[string]json.RawMessage
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return nil, domain.Invalid("body", "The body is not JSON: %s.", err)
+	if !json.Valid(body) {
+		return domain.Invalid("body", "The body is not JSON.")
 	}
-	return fields, httpx.SoundTexts(body)
+	if err := httpx.SoundTexts(body); err != nil {
+		return err
+	}
+	walk(body, func(name, raw []byte) {
+		for _, f := range fields {
+			older := f.name == "run_id" && string(name) == "run_uuid" && !f.value.given() // of older clients
+			if (string(name) == f.name || older) && !isNull(raw) {
+				f.value.read(raw)
+			}
+		}
+	})
+	return nil
 }
 
 func isNull(raw []byte) bool { return string(raw) == "null" }

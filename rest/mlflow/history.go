@@ -139,7 +139,7 @@ func (f *face) getHistory(c *call) error {
 		return err
 	}
 	next := ""
-	_, more, err := f.read(h, id, key.s, after, most.orElse(math.MaxInt64-1))
+	_, more, err := f.read(h, id, key.s, after, min(most.orElse(math.MaxInt64), math.MaxInt64-1))
 	if more != nil {
 		next = tokenOf(*more)
 	}

@@ -34,23 +34,59 @@ func inputsOf(inputs []tracking.Input) runInputs {
 	return of
 }
 
-// loggedDataset is a dataset of a request.
-type loggedDataset struct {
-	Tags    list[tag] `json:"tags"`
-	Dataset struct {
-		Name       text `json:"name"`
-		Digest     text `json:"digest"`
-		SourceType text `json:"source_type"`
-		Source     text `json:"source"`
-		Schema     text `json:"schema"`
-		Profile    text `json:"profile"`
-	} `json:"dataset"`
+// loggedInput is a dataset of a request with its tags.
+type loggedInput struct {
+	Tags    list[tag]
+	Dataset loggedDataset
 }
 
+func (l *loggedInput) field(name []byte) value {
+	switch string(name) {
+	case "tags":
+		return &l.Tags
+	case "dataset":
+		return &l.Dataset
+	}
+	return nil
+}
+
+type loggedDataset struct {
+	Name, Digest, SourceType, Source, Schema, Profile text
+	bad
+}
+
+func (d *loggedDataset) field(name []byte) value {
+	switch string(name) {
+	case "name":
+		return &d.Name
+	case "digest":
+		return &d.Digest
+	case "source_type":
+		return &d.SourceType
+	case "source":
+		return &d.Source
+	case "schema":
+		return &d.Schema
+	case "profile":
+		return &d.Profile
+	}
+	return nil
+}
+
+func (d *loggedDataset) read(raw []byte) {
+	if !readRecord(d, raw) {
+		d.reject(raw)
+	}
+}
+
+func (d *loggedDataset) query([]string) {} // a query has no records
+
+func (d *loggedDataset) given() bool { return true }
+
 // input returns the dataset; at is its place in the request.
-func (l *loggedDataset) input(at string) (tracking.Input, error) {
+func (l *loggedInput) input(at string) (tracking.Input, error) {
 	d, of := &l.Dataset, at+".dataset."
-	err := check(need(of+"name", &d.Name), need(of+"digest", &d.Digest), need(of+"source_type", &d.SourceType), need(of+"source", &d.Source),
+	err := check(may(at+".dataset", d), need(of+"name", &d.Name), need(of+"digest", &d.Digest), need(of+"source_type", &d.SourceType), need(of+"source", &d.Source),
 		may(of+"schema", &d.Schema), may(of+"profile", &d.Profile), may(at+".tags", &l.Tags))
 	if err != nil {
 		return tracking.Input{}, err
@@ -62,9 +98,14 @@ func (l *loggedDataset) input(at string) (tracking.Input, error) {
 	return in, err
 }
 
+// anything is an object whose fields are not read.
+type anything struct{}
+
+func (*anything) field([]byte) value { return nil }
+
 func (f *face) logInputs(c *call) error {
-	var datasets list[loggedDataset]
-	var models list[struct{}]
+	var datasets list[loggedInput]
+	var models list[anything]
 	id, err := c.readRun(may("datasets", &datasets), may("models", &models))
 	if err == nil {
 		err = validRunID(id)

@@ -51,10 +51,23 @@ func (f *face) log(c *call, id domain.TrackingRunID, b tracking.Batch) error {
 
 // point is a metric of a request. Its model and dataset are ignored.
 type point struct {
-	Key       text    `json:"key"`
-	Value     double  `json:"value"`
-	Timestamp integer `json:"timestamp"`
-	Step      integer `json:"step"`
+	Key             text
+	Value           double
+	Timestamp, Step integer
+}
+
+func (p *point) field(name []byte) value {
+	switch string(name) {
+	case "key":
+		return &p.Key
+	case "value":
+		return &p.Value
+	case "timestamp":
+		return &p.Timestamp
+	case "step":
+		return &p.Step
+	}
+	return nil
 }
 
 func (p *point) fields(at string) []field {

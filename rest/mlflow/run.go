@@ -51,9 +51,16 @@ func keyValues(pairs []tracking.Pair) []keyValue {
 }
 
 // tag is a parameter or a tag of a request.
-type tag struct {
-	Key   text `json:"key"`
-	Value text `json:"value"`
+type tag struct{ Key, Value text }
+
+func (t *tag) field(name []byte) value {
+	switch string(name) {
+	case "key":
+		return &t.Key
+	case "value":
+		return &t.Value
+	}
+	return nil
 }
 
 // pairsOf returns the pairs of the list, which has the name.

@@ -6,7 +6,6 @@ import (
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 )
 
 // value is a field's value. What it reads may be of another type: wrong returns that as JSON, or
@@ -42,20 +41,9 @@ func (t *text) read(raw []byte) {
 	}
 }
 
-// UnmarshalJSON implements json.Unmarshaler, and never fails.
-func (t *text) UnmarshalJSON(raw []byte) error { return readItem(t, raw) }
-
 func (t *text) query(texts []string) { t.s = texts[0] }
 
 func (t *text) given() bool { return t.s != "" }
-
-// readItem reads a value within a list.
-func readItem(v value, raw []byte) error {
-	if !isNull(raw) {
-		v.read(raw)
-	}
-	return nil
-}
 
 // integer is a 64-bit integer, as a number or a text.
 type integer struct {
@@ -65,10 +53,10 @@ type integer struct {
 }
 
 func (i *integer) read(raw []byte) {
-	digits, quoted := unquoted(raw)
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil && !quoted { // a number may be written as 1e3 or 1.0
-		f, wrong := strconv.ParseFloat(digits, 64)
+	digits, isText := unquoted(raw)
+	n, err := strconv.ParseInt(string(digits), 10, 64)
+	if err != nil && !isText { // a number may be written as 1e3 or 1.0
+		f, wrong := strconv.ParseFloat(string(digits), 64)
 		n, err = int64(f), wrong
 		if f != math.Trunc(f) || math.Abs(f) >= 1<<63 {
 			err = strconv.ErrRange
@@ -78,9 +66,6 @@ func (i *integer) read(raw []byte) {
 		i.reject(raw)
 	}
 }
-
-// UnmarshalJSON implements json.Unmarshaler, and never fails.
-func (i *integer) UnmarshalJSON(raw []byte) error { return readItem(i, raw) }
 
 func (i *integer) query(texts []string) { i.read(quoted(texts[0])) }
 
@@ -95,11 +80,11 @@ func (i *integer) orElse(n int64) int64 {
 }
 
 // unquoted returns the text of a number or of a plain string.
-func unquoted(raw []byte) (s string, quoted bool) {
-	if len(raw) >= 2 && raw[0] == '"' {
-		return string(raw[1 : len(raw)-1]), true
+func unquoted(raw []byte) (s []byte, isText bool) {
+	if raw[0] == '"' {
+		return raw[1 : len(raw)-1], true
 	}
-	return string(raw), false
+	return raw, false
 }
 
 func quoted(s string) []byte {
@@ -119,16 +104,13 @@ type double struct {
 
 func (d *double) read(raw []byte) {
 	digits, isText := unquoted(raw)
-	f, err := strconv.ParseFloat(digits, 64)
+	f, err := strconv.ParseFloat(string(digits), 64)
 	special := math.IsNaN(f) || math.IsInf(f, 0)
-	named := isText && (digits == "NaN" || digits == "Infinity" || digits == "-Infinity")
-	if d.f, d.sent = f, true; err != nil || special && !named || strings.ContainsAny(digits, "xX_") {
+	named := isText && (string(digits) == "NaN" || string(digits) == "Infinity" || string(digits) == "-Infinity")
+	if d.f, d.sent = f, true; err != nil || special && !named || isText && bytes.ContainsAny(digits, "xX_") {
 		d.reject(raw)
 	}
 }
-
-// UnmarshalJSON implements json.Unmarshaler, and never fails.
-func (d *double) UnmarshalJSON(raw []byte) error { return readItem(d, raw) }
 
 func (d *double) query(texts []string) { d.read(quoted(texts[0])) }
 
@@ -142,7 +124,8 @@ type choice struct {
 }
 
 func (c *choice) read(raw []byte) {
-	name, _ := unquoted(raw)
+	sent, _ := unquoted(raw)
+	name := string(sent)
 	if n, err := strconv.Atoi(name); err == nil && n >= 1 && n <= len(c.names) {
 		name = c.names[n-1]
 	}
@@ -155,33 +138,73 @@ func (c *choice) query(texts []string) { c.read(quoted(texts[0])) }
 
 func (c *choice) given() bool { return c.name != "" }
 
-// list is an array. A query gives only lists of texts.
+// record is an object. Its field is nil if it has none of the name.
+type record interface {
+	field(name []byte) value
+}
+
+// readRecord reports whether raw is an object, and reads its fields.
+func readRecord(r record, raw []byte) bool {
+	if raw[0] != '{' {
+		return isNull(raw)
+	}
+	walk(raw, func(name, value []byte) {
+		if f := r.field(name); f != nil && !isNull(value) {
+			f.read(value)
+		}
+	})
+	return true
+}
+
+// list is an array of records.
 type list[T any] struct {
 	items []T
 	bad
 }
 
 func (l *list[T]) read(raw []byte) {
-	if json.Unmarshal(raw, &l.items) != nil {
+	if raw[0] != '[' {
 		l.reject(raw)
+		return
 	}
+	walk(raw, func(_, value []byte) {
+		var none T
+		l.items = append(l.items, none)
+		if r, ok := any(&l.items[len(l.items)-1]).(record); !ok || !readRecord(r, value) {
+			l.reject(raw)
+		}
+	})
 }
 
-// UnmarshalJSON implements json.Unmarshaler, and never fails.
-func (l *list[T]) UnmarshalJSON(raw []byte) error { return readItem(l, raw) }
-
-func (l *list[T]) query(texts []string) {
-	raw, err := json.Marshal(texts)
-	if err != nil {
-		panic(err) // texts always marshal
-	}
-	l.read(raw)
-}
+func (l *list[T]) query(texts []string) { l.reject(quoted(texts[0])) }
 
 func (l *list[T]) given() bool { return len(l.items) > 0 }
 
-// texts is a list of texts.
-type texts struct{ list[text] }
+// texts is an array of texts.
+type texts struct {
+	items []text
+	bad
+}
+
+func (t *texts) read(raw []byte) {
+	if raw[0] != '[' {
+		t.reject(raw)
+		return
+	}
+	walk(raw, func(_, value []byte) {
+		var item text
+		item.read(value)
+		t.items = append(t.items, item)
+	})
+}
+
+func (t *texts) query(texts []string) {
+	for _, s := range texts {
+		t.items = append(t.items, text{s: s})
+	}
+}
+
+func (t *texts) given() bool { return len(t.items) > 0 }
 
 func (t *texts) wrong() []byte {
 	for _, item := range t.items {

@@ -18,7 +18,7 @@ GOTEST  := go tool gotestsum --format pkgname-and-test-fails --hide-summary=skip
 # packages at once keep two cores busy. Lint has vetted them.
 RACE    := -race -vet=off -p 3 -timeout 40m
 # Packages start in this order, so that no long one runs alone at the end.
-LONGEST := ./agent/engine/enginetest ./test/fault ./test/e2e ./test/spec ./rest ./agent/worker
+LONGEST := ./agent/engine/enginetest ./test/fault ./test/e2e ./agent/worker ./store ./test/spec ./rest ./agent/engine ./graph
 # The tests' events, for scripts/slowest.py.
 EVENTS  := .cache/tests.json
 CONSOLE := .cache/console.log

@@ -57,7 +57,7 @@ $(CONSOLE):
 	@mkdir -p $(@D) && $(MAKE) --no-print-directory -k -j 1 test-web e2e > $@ 2>&1
 
 .PHONY: test-go
-test-go: web/dist/index.html $(EXTENSIONS) pyiceberg trino ## Test the Go packages, against a real PostgreSQL and real processes
+test-go: web/dist/index.html $(EXTENSIONS) pyiceberg mlflow trino ## Test the Go packages, against a real PostgreSQL and real processes
 	@mkdir -p $(dir $(EVENTS))
 	$(GOTEST) --jsonfile $(EVENTS) -- $(RACE) $(LONGEST) ./...
 
@@ -68,6 +68,10 @@ soak: $(EXTENSIONS) pyiceberg trino ## Run the random tests with other seeds for
 .PHONY: pyiceberg
 pyiceberg:
 	@scripts/pyiceberg.sh > /dev/null
+
+.PHONY: mlflow
+mlflow:
+	@scripts/mlflow.sh > /dev/null
 
 .PHONY: trino
 trino: millpond ## Install Trino for the tests, in the user's cache
@@ -102,7 +106,12 @@ golden: ## Update the golden files: schema.sql, openapi.yaml, permissions.md
 
 .PHONY: bench
 bench: millpond $(EXTENSIONS) trino ## Measure: ratios within one run, see docs/performance.md
+	@scripts/mlflow.sh server > /dev/null
 	go test -tags duckdb_arrow -run '^$$' -bench . -benchtime 1x -timeout 60m ./test/bench
+
+.PHONY: compat
+compat: millpond ## Run the flows of MLflow's older and newer clients against the binary
+	scripts/compat.sh
 
 .PHONY: clean
 clean: ## Remove build results

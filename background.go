@@ -12,6 +12,7 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/store"
 )
@@ -27,6 +28,7 @@ const (
 	statementsEvery = 10 * time.Second
 
 	maintenanceEvery = 30 * time.Second
+	trackingEvery    = 5 * time.Second
 	replicaEvery     = 10 * time.Second
 	keysEvery        = 5 * time.Minute
 )
@@ -84,6 +86,13 @@ func (b background) run(ctx, upkeep context.Context) {
 	group.Go(func() { b.every(ctx, "tables with many snapshots", houseEvery, b.services.Maintenance.Relieve) })
 	group.Go(func() { b.every(ctx, "purge of tables", houseEvery, b.lake.Purge) })
 	group.Go(func() { b.every(ctx, "erasure of forgotten files", houseEvery, b.lake.Erase) })
+	tracked := &tracking.Upkeep{Store: store.For[tracking.Tx](b.db), System: system, Clock: clock}
+	group.Go(func() {
+		b.loop(ctx, "tracking runs of ended tasks", trackingEvery, domain.DispatchTopic, func(ctx context.Context) (time.Time, error) {
+			return time.Time{}, tracked.End(ctx)
+		})
+	})
+	group.Go(func() { b.every(ctx, "erasure of tracking runs", houseEvery, tracked.Erase) })
 	group.Go(func() { b.loop(ctx, "OpenLineage", houseEvery, "", b.lineage.Deliver) })
 	group.Go(func() { b.every(ctx, "signing keys", keysEvery, b.keys.Rotate) })
 	group.Wait()

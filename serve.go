@@ -33,6 +33,7 @@ import (
 	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph"
 	"github.com/millpond/millpond/rest/iceberg"
+	"github.com/millpond/millpond/rest/mlflow"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 )
@@ -149,6 +150,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	})
 	size, engine := firstWarehouse(ctx, providers)
 	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: clock}
+	experiments := &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: clock}
 	all := graph.Services{
 		Clock:        clock,
 		Instance:     &setup.Instance{Store: system, Clock: clock, Size: size, WriteEngine: engine},
@@ -158,7 +160,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		Agents:       agents,
 		Jobs:         jobs,
 		Runs:         runs,
-		Samples:      &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock},
+		Samples:      &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock, Experiments: experiments},
 		Logs:         &job.Logs{Store: store.For[job.Tx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
 		Quotas:       &quota.Quotas{Store: store.For[quota.Tx](st)},
 		Compute:      &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
@@ -166,7 +168,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		Databases:    &lake.Databases{Store: store.For[lake.Tx](st), Clock: clock},
 		Lineages:     &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: clock, CatalogURL: url + iceberg.Prefix},
 		Statements:   statements,
-		Experiments:  &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: clock},
+		Experiments:  experiments,
 		TrackingRuns: &tracking.Runs{Store: store.For[tracking.Tx](st), Topics: topics, Clock: clock},
 		Maintenance: &maintenance.Maintenances{
 			Store: store.For[maintenance.Tx](st), System: system, Topics: topics, Clock: clock,
@@ -206,13 +208,14 @@ type taskTokens struct {
 	url string
 }
 
-// Environment implements job.Tokens. Plain PyIceberg and OpenLineage clients need no other
+// Environment implements job.Tokens. Plain PyIceberg, MLflow and OpenLineage clients need no other
 // settings.
 func (t taskTokens) Environment(_ domain.WorkspaceID, token string) map[string]string {
 	return map[string]string{
 		"MILLPOND_URL": t.url, "MILLPOND_API": t.url + "/api/v1",
 		"PYICEBERG_CATALOG__DEFAULT__TYPE": "rest", "PYICEBERG_CATALOG__DEFAULT__URI": t.url + iceberg.Prefix,
 		"PYICEBERG_CATALOG__DEFAULT__WAREHOUSE": lake.DefaultDatabase, "PYICEBERG_CATALOG__DEFAULT__TOKEN": token,
+		"MLFLOW_TRACKING_URI": t.url + mlflow.Prefix, "MLFLOW_TRACKING_TOKEN": token,
 		"OPENLINEAGE_URL": t.url, "OPENLINEAGE_API_KEY": token,
 	}
 }

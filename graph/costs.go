@@ -9,6 +9,7 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/model"
 )
@@ -30,8 +31,11 @@ const (
 	fewFlavors    = 10
 	fewColumns    = 10
 	fewChunks     = 2
-	fewTables     = 3  // of a statement; the lineage of a run and a graph are bounded by existing entries
-	fewOperations = 3  // of a maintenance run
+	fewTables     = 3 // of a statement; the lineage of a run and a graph are bounded by existing entries
+	fewOperations = 3 // of a maintenance run
+	fewTracked    = 2 // tracking runs of a job's run
+	fewLogged     = 5 // metrics, parameters or tags
+	fewInputs     = 2
 	fewSamples    = 10 // an hour has 720 small ones: the response's budget counts the existing ones
 )
 
@@ -61,7 +65,36 @@ func costs() (c generated.ComplexityRoot) {
 	c.Attempt.LogTail = func(child int, bytes *int) int { return logBytes(child, bytes) }
 	c.Compute.Metrics, c.Warehouse.Metrics = samples, samples
 	c.Compute.Log, c.Warehouse.Log = logBytes, logBytes
-	return writeCosts(sqlCosts(c))
+	return writeCosts(trackingCosts(sqlCosts(c)))
+}
+
+// trackingCosts prices experiments and tracking runs.
+func trackingCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
+	c.Query.Experiment, c.Query.TrackingRun = readByID, readByID
+	c.Query.Experiments = func(child int, _ *string, _ []string, _ *tracking.View, first *int, _ *string) int {
+		return list(child, first)
+	}
+	c.Query.TrackingRuns = func(child int, _ []string, _ *string, _ []string, _ *tracking.View, first *int, _ *string) int {
+		return list(child, first)
+	}
+	c.Experiment.Runs = c.Query.Experiments
+	c.Experiment.Tags, c.TrackingDataset.Tags = pairs, pairs
+	c.Run.TrackingRuns = func(child int) int { return 1 + fewTracked*child }
+	c.TrackingRun.Metrics, c.TrackingRun.Parameters, c.TrackingRun.Tags = keyed, keyed, keyed
+	c.TrackingRun.Inputs = func(child int) int { return 1 + fewInputs*child }
+	c.TrackingRun.Points = func(child int, _ string, first *int, _ *string) int {
+		return costRead + min(max(value(first), 1), maxPoints)*child
+	}
+	return c
+}
+
+func pairs(child int) int { return 1 + fewLogged*child }
+
+func keyed(child int, keys []string) int {
+	if keys == nil {
+		return 1 + fewLogged*child
+	}
+	return 1 + len(keys)*child
 }
 
 // sqlCosts prices statements and the catalog.
@@ -163,6 +196,19 @@ func writeCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Mutation.UpdateTableMaintenance = written[model.UpdateTableMaintenanceInput]
 	c.Mutation.RunDatabaseMaintenance = written[model.RunDatabaseMaintenanceInput]
 	c.Mutation.RunTableMaintenance = written[model.RunTableMaintenanceInput]
+	c.Mutation.CreateExperiment = written[model.CreateExperimentInput]
+	c.Mutation.UpdateExperiment = written[model.UpdateExperimentInput]
+	c.Mutation.DeleteExperiment = written[model.DeleteExperimentInput]
+	c.Mutation.RestoreExperiment = written[model.RestoreExperimentInput]
+	c.Mutation.SetExperimentTags = written[model.SetExperimentTagsInput]
+	c.Mutation.DeleteExperimentTag = written[model.DeleteExperimentTagInput]
+	c.Mutation.CreateTrackingRun = written[model.CreateTrackingRunInput]
+	c.Mutation.UpdateTrackingRun = written[model.UpdateTrackingRunInput]
+	c.Mutation.DeleteTrackingRun = written[model.DeleteTrackingRunInput]
+	c.Mutation.RestoreTrackingRun = written[model.RestoreTrackingRunInput]
+	c.Mutation.LogTrackingRun = written[model.LogTrackingRunInput]
+	c.Mutation.DeleteTrackingRunTag = written[model.DeleteTrackingRunTagInput]
+	c.Mutation.LogTrackingRunInputs = written[model.LogTrackingRunInputsInput]
 	c.ExecuteStatementPayload.Chunk = func(child int) int { return costResult + child }
 	return c
 }

@@ -82,12 +82,13 @@ type timing struct {
 	write     time.Duration // for one message to be received: a reader that stopped is cut after it
 	closeWait time.Duration // for the peer's answer to a close
 	pace      time.Duration // minimum between two reads of a live query: a burst of changes is read once
+	points    time.Duration // minimum between two reads of a run's new points, which come without end
 	retry     time.Duration // after a failed read
 }
 
 var defaultTiming = timing{
 	init: 10 * time.Second, ping: 20 * time.Second, write: 10 * time.Second, closeWait: 2 * time.Second,
-	pace: 100 * time.Millisecond, retry: time.Second,
+	pace: 100 * time.Millisecond, points: 250 * time.Millisecond, retry: time.Second,
 }
 
 // Handler serves POST /graphql and its WebSocket (graphql-transport-ws) at its mount path.
@@ -263,14 +264,16 @@ func originOf(r *http.Request) string {
 // loaded returns what the loaders of a response read from.
 func (s Services) loaded() loader.Services {
 	return loader.Services{
-		Members:     s.Members,
-		Agents:      s.Agents,
-		Jobs:        s.Jobs,
-		Runs:        s.Runs,
-		Logs:        s.Logs,
-		Compute:     s.Compute,
-		Warehouses:  s.Warehouses,
-		Statements:  s.Statements,
-		Maintenance: s.Maintenance,
+		Members:      s.Members,
+		Agents:       s.Agents,
+		Jobs:         s.Jobs,
+		Runs:         s.Runs,
+		Logs:         s.Logs,
+		Compute:      s.Compute,
+		Warehouses:   s.Warehouses,
+		Statements:   s.Statements,
+		Maintenance:  s.Maintenance,
+		Experiments:  s.Experiments,
+		TrackingRuns: s.TrackingRuns,
 	}
 }

@@ -44,6 +44,11 @@ func stream[T any](ctx context.Context, s *server, done func(), f func(send func
 // live reads at once, and again after each notification, until ctx ends. Notifications during a
 // read, or within the pace, are merged. A temporary failure is retried; any other error ends it.
 func (s *server) live(ctx context.Context, wake <-chan struct{}, read func() error) error {
+	return s.paced(ctx, s.timing.pace, wake, read)
+}
+
+// paced is live with another minimum between two reads.
+func (s *server) paced(ctx context.Context, least time.Duration, wake <-chan struct{}, read func() error) error {
 	for {
 		err := read()
 		if err != nil && (!passing(err) || ctx.Err() != nil) {
@@ -54,7 +59,7 @@ func (s *server) live(ctx context.Context, wake <-chan struct{}, read func() err
 			s.Log.WarnContext(ctx, "graphql: a live query waits for the database", "error", err, "request_id", httpx.RequestID(ctx))
 			retry = time.After(s.timing.retry)
 		}
-		pace := time.After(s.timing.pace)
+		pace := time.After(least)
 		select {
 		case <-wake:
 		case <-retry:

@@ -29,6 +29,7 @@ import (
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
 	"github.com/millpond/millpond/store/storetest"
@@ -102,7 +103,7 @@ func (tokens) Environment(domain.WorkspaceID, string) map[string]string { return
 
 var quick = timing{
 	init: 5 * time.Second, ping: 20 * time.Second, write: time.Second, closeWait: time.Second,
-	pace: 5 * time.Millisecond, retry: 20 * time.Millisecond,
+	pace: 5 * time.Millisecond, points: 5 * time.Millisecond, retry: 20 * time.Millisecond,
 }
 
 func newWorld(t testing.TB, wait timing) *world {
@@ -143,7 +144,7 @@ func newWorld(t testing.TB, wait timing) *world {
 		Agents:     &job.Agents{Store: store.For[job.Tx](w.counted), System: db.System(), Topics: db.Topics(), Clock: clock, Runs: runs, Lease: machine.DefaultLease, Replica: "here"},
 		Jobs:       jobs,
 		Runs:       runs,
-		Samples:    &setup.Samples{Jobs: jobs, Runs: runs, Clock: clock},
+		Samples:    &setup.Samples{Jobs: jobs, Runs: runs, Clock: clock, Experiments: &tracking.Experiments{Store: store.For[tracking.Tx](w.counted), Clock: clock}},
 		Logs:       &job.Logs{Store: store.For[job.Tx](w.counted), Topics: db.Topics(), Clock: clock, Objects: bucket, Archive: archive},
 		Quotas:     &quota.Quotas{Store: store.For[quota.Tx](w.counted)},
 		Compute:    &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](w.counted), Topics: db.Topics(), Clock: clock, Providers: providers, Host: "here"},
@@ -151,7 +152,11 @@ func newWorld(t testing.TB, wait timing) *world {
 		Settings:   &machine.Settings{Store: store.For[machine.Tx](w.counted), Clock: clock, Providers: providers, Objects: bucket, Storage: storage},
 		Databases:  &lake.Databases{Store: store.For[lake.Tx](w.counted), Clock: clock},
 		Lineages:   &lineage.Lineages{Store: store.For[lineage.Tx](w.counted), Clock: clock, CatalogURL: "http://localhost/catalog"},
-		Clock:      clock,
+
+		Experiments:  &tracking.Experiments{Store: store.For[tracking.Tx](w.counted), Clock: clock},
+		TrackingRuns: &tracking.Runs{Store: store.For[tracking.Tx](w.counted), Topics: db.Topics(), Clock: clock},
+
+		Clock: clock,
 	}
 	w.catalog(bucket)
 	w.serve(wait)

@@ -20,6 +20,7 @@ import (
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph/generated"
 )
 
@@ -100,6 +101,13 @@ var matrix = map[string]map[string]row{
 		"maintenanceRuns":  pages(),
 		"maintenanceRun":   finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.upkeep.ID} }),
 		"tableByName":      {args: `database: "lake", schema: "public", name: "` + secret + `_table"`, stranger: "null", nobody: unknown},
+		"experiments":      pages(),
+		"experiment":       finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.experiment.ID} }),
+		"trackingRun":      finds(func(f *matrixWorld) map[string]any { return map[string]any{"id": f.tracked.ID} }),
+		"trackingRuns": {
+			args: "experiments: [$id], first: 2", declare: "$id: ID!", nobody: unknown,
+			vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.experiment.ID} },
+		},
 		"lineage": {
 			args: "table: $id", declare: "$id: String!", stranger: absent, nobody: unknown,
 			vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.table.ID} },
@@ -188,6 +196,19 @@ var matrix = map[string]map[string]row{
 		"runTableMaintenance":    edits("RunTableMaintenanceInput!", func(f *matrixWorld) map[string]any { return in("id", f.table.ID) }),
 		"purgeTable":             edits("PurgeTableInput!", func(f *matrixWorld) map[string]any { return in("id", f.dropped()) }),
 		"undropTable":            edits("UndropTableInput!", func(f *matrixWorld) map[string]any { return in("id", f.dropped()) }),
+		"createExperiment":       edits("CreateExperimentInput!", func(f *matrixWorld) map[string]any { return in("name", f.fresh("experiment")) }).but(func(r *row) { r.stranger = "" }),
+		"updateExperiment":       edits("UpdateExperimentInput!", func(f *matrixWorld) map[string]any { return in("id", f.experiment.ID, "name", f.fresh(secret)) }),
+		"deleteExperiment":       edits("DeleteExperimentInput!", func(f *matrixWorld) map[string]any { return in("id", f.newExperiment().ID) }),
+		"restoreExperiment":      edits("RestoreExperimentInput!", func(f *matrixWorld) map[string]any { return in("id", f.deletedExperiment()) }),
+		"setExperimentTags":      edits("SetExperimentTagsInput!", func(f *matrixWorld) map[string]any { return in("id", f.experiment.ID, "tags", pairsOf("a", "1")) }),
+		"deleteExperimentTag":    edits("DeleteExperimentTagInput!", func(f *matrixWorld) map[string]any { return in("id", f.newExperiment().ID, "key", "a") }),
+		"createTrackingRun":      edits("CreateTrackingRunInput!", func(f *matrixWorld) map[string]any { return in("name", f.fresh("run")) }).but(func(r *row) { r.stranger = "" }),
+		"updateTrackingRun":      edits("UpdateTrackingRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.tracked.ID, "name", f.fresh(secret)) }),
+		"deleteTrackingRun":      edits("DeleteTrackingRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.newTracked().ID) }),
+		"restoreTrackingRun":     edits("RestoreTrackingRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.deletedTracked()) }),
+		"logTrackingRun":         edits("LogTrackingRunInput!", func(f *matrixWorld) map[string]any { return in("id", f.tracked.ID, "parameters", pairsOf("p", "1")) }),
+		"deleteTrackingRunTag":   edits("DeleteTrackingRunTagInput!", func(f *matrixWorld) map[string]any { return in("id", f.newTracked().ID, "key", "a") }),
+		"logTrackingRunInputs":   edits("LogTrackingRunInputsInput!", func(f *matrixWorld) map[string]any { return in("id", f.tracked.ID, "inputs", []any{datasetOf("iris")}) }),
 		"removeSamples":          administers("", nil).but(func(r *row) { r.args, r.declare, r.stranger = "", "", "" }),
 	},
 	"Subscription": {
@@ -200,6 +221,8 @@ var matrix = map[string]map[string]row{
 		"statementUpdated":       {args: "id: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.statement.ID} }},
 		"statementsUpdated":      reads(),
 		"maintenanceRunsUpdated": reads(),
+		"trackingRunChanges":     {args: "experiment: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.experiment.ID} }},
+		"trackingRunPoints":      {args: "run: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.tracked.ID} }},
 		"runLogs":                {args: "attempt: $id", declare: "$id: ID!", stranger: absent, nobody: unknown, vars: func(f *matrixWorld) map[string]any { return map[string]any{"id": f.attempt} }},
 	},
 }
@@ -223,6 +246,8 @@ type matrixWorld struct {
 	table              lake.Table
 	statement          statement.Statement // has succeeded
 	upkeep             maintenance.Run
+	experiment         tracking.Experiment
+	tracked            tracking.Run // of a task
 	count              int
 	last               string
 }
@@ -249,6 +274,7 @@ func newMatrixWorld(t *testing.T) *matrixWorld {
 	f.alpha.write(f.attempt, 0, []byte(secret+" line\n"))
 	f.key()
 	f.sql()
+	f.track()
 	f.beta.run(f.beta.job(job.Spec{Command: "true"}))
 	return f
 }
@@ -361,6 +387,7 @@ func TestEveryFieldForEverybody(t *testing.T) {
 			}
 		}
 	}
+	sel.of("TrackingPoints", rootDepth) // only a subscription has them
 	requireAllAsked(t, schema, sel.asked)
 }
 

@@ -8,13 +8,18 @@ package graph
 import (
 	"context"
 
+	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/identity"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/graph/model"
 )
 
 func (r *mutationResolver) UpdateQuota(ctx context.Context, input model.UpdateQuotaInput) (model.UpdateQuotaPayload, error) {
-	q, err := r.Services.Quotas.Update(ctx, scopeOf(ctx), quota.Name(input.Name), input.Limit)
+	limit, given := input.Limit.ValueOK()
+	if !given {
+		return model.UpdateQuotaPayload{}, domain.Invalid("limit", "limit is missing; give a number, or null for the default.")
+	}
+	q, err := r.Services.Quotas.Update(ctx, scopeOf(ctx), quota.Name(input.Name), limit)
 	return model.UpdateQuotaPayload{Quota: q}, err
 }
 

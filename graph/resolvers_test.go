@@ -204,6 +204,20 @@ func TestAQuotaSaysExactlyHowItStands(t *testing.T) {
 	require.Equal(t, "max_running_runs=1, current=1", res.Errors[0].Message)
 }
 
+// A limit that a client forgot does not reset the quota.
+func TestAQuotaIsResetOnlyByNull(t *testing.T) {
+	w := newWorld(t, quick)
+	a := w.tenant("acme")
+	update := func(limit string) answer {
+		return w.query(bearer(a.admin.token), `mutation { updateQuota(input: {name: "max_running_runs"`+limit+`}) { quota { limit } } }`, nil)
+	}
+	require.Equal(t, map[string]any{"updateQuota": map[string]any{"quota": map[string]any{"limit": "7"}}}, update(`, limit: 7`).Data)
+	res := update("")
+	require.Equal(t, "INVALID", res.code())
+	require.Equal(t, "limit is missing; give a number, or null for the default.", res.Errors[0].Message)
+	require.Equal(t, map[string]any{"updateQuota": map[string]any{"quota": map[string]any{"limit": "10"}}}, update(`, limit: null`).Data)
+}
+
 func TestADeletedJobLeavesItsRuns(t *testing.T) {
 	w := newWorld(t, quick)
 	a := w.tenant("acme")

@@ -27,6 +27,9 @@ func (s *selector) of(name string, depth int) string {
 	if name == "LakeTable" && depth < rootDepth {
 		return " { id fullName columns { name } }" // its details are selected on the table itself
 	}
+	if name == "TrackingRun" && depth < rootDepth {
+		return " { id name metrics { key value } }" // likewise
+	}
 	var b strings.Builder
 	for _, field := range def.Fields {
 		inner := s.schema.Types[field.Type.Name()]
@@ -39,11 +42,15 @@ func (s *selector) of(name string, depth int) string {
 		}
 		s.asked[name+"."+field.Name] = true
 		b.WriteString(" " + field.Name)
-		for _, bounded := range []string{"first: 1", "bytes: 1", "n: 0"} {
-			name, _, _ := strings.Cut(bounded, ":")
+		var args []string
+		for _, arg := range []string{"first: 1", "bytes: 1", "n: 0", `key: "` + secret + `_loss"`} {
+			name, _, _ := strings.Cut(arg, ":")
 			if field.Arguments.ForName(name) != nil {
-				b.WriteString("(" + bounded + ")")
+				args = append(args, arg)
 			}
+		}
+		if len(args) > 0 {
+			b.WriteString("(" + strings.Join(args, " ") + ")")
 		}
 		b.WriteString(sub)
 	}

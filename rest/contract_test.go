@@ -75,6 +75,8 @@ func TestContract(t *testing.T) {
 		} {
 			require.Contains(t, w.call(token, "POST", "/jobs", c.body).refused(400), c.says, c.body)
 		}
+		require.Equal(t, `The value of "max_retries" must be a 64-bit whole number in plain digits, not 9223372036854775808.`,
+			w.call(token, "POST", "/jobs", `{"name":"a","max_retries":9223372036854775808}`).refused(400))
 	})
 	t.Run("unknown and repeated query parameters are 400", func(t *testing.T) {
 		require.Contains(t, w.call(token, "GET", "/jobs?limits=5", nil).refused(400), `"limits"`)

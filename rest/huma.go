@@ -68,8 +68,10 @@ func complaint(err error) string {
 		return fmt.Sprintf("The field %q is required.", join(where, name))
 	case strings.HasPrefix(d.Message, "required "):
 		return fmt.Sprintf("The parameter %q is required.", where)
+	case where == "" && strings.HasSuffix(d.Message, "."): // of unmarshal
+		return d.Message
 	case where == "":
-		return "The body is wrong: " + httpx.Shorten(d.Message) + "."
+		return "The body is wrong: " + strings.TrimSuffix(httpx.Shorten(d.Message), ".") + "."
 	}
 	return fmt.Sprintf("The value of %q is wrong: %s.", where, httpx.Shorten(d.Message))
 }
@@ -106,7 +108,7 @@ func unmarshal(data []byte, v any) error {
 	kind, digits, isNumber := strings.Cut(wrong.Value, " ")
 	if isNumber && kind == "number" { // the schema has checked that it is a whole number
 		//lint:ignore ST1005 it is shown to people
-		return fmt.Errorf("The value of %q must be a whole number in plain digits, not %s.", wrong.Field, httpx.Shorten(digits))
+		return fmt.Errorf("The value of %q must be a 64-bit whole number in plain digits, not %s.", wrong.Field, httpx.Shorten(digits))
 	}
 	//lint:ignore ST1005 it is shown to people
 	return fmt.Errorf("The value of %q cannot be of the type %s.", wrong.Field, kind)

@@ -110,6 +110,28 @@ var matrix = map[string]struct {
 	"get-statement":            {action: domain.StatementRead},
 	"get-statement-chunk":      {action: domain.StatementRead},
 	"cancel-statement":         {action: domain.StatementRun},
+	"list-experiments":         {action: domain.ExperimentRead},
+	"create-experiment":        {domain.ExperimentCreate, `{"name":"made"}`},
+	"get-experiment":           {action: domain.ExperimentRead},
+	"update-experiment":        {domain.ExperimentUpdate, `{"name":"changed"}`},
+	"delete-experiment":        {action: domain.ExperimentDelete},
+	"restore-experiment":       {action: domain.ExperimentRestore},
+	"set-experiment-tags":      {domain.ExperimentTag, `{"tags":[{"key":"k","value":"v"}]}`},
+	"delete-experiment-tag":    {action: domain.ExperimentTag},
+	"list-tracking-runs":       {action: domain.TrackingRunRead},
+	"search-tracking-runs":     {domain.TrackingRunRead, `{"filter":"metrics.a > 0"}`},
+	"create-tracking-run":      {domain.TrackingRunCreate, `{"name":"made"}`},
+	"get-tracking-run":         {action: domain.TrackingRunRead},
+	"update-tracking-run":      {domain.TrackingRunUpdate, `{"status":"finished"}`},
+	"delete-tracking-run":      {action: domain.TrackingRunDelete},
+	"restore-tracking-run":     {action: domain.TrackingRunRestore},
+	"log-parameters":           {domain.TrackingRunLog, `{"parameters":[{"key":"k","value":"v"}]}`},
+	"set-tracking-run-tags":    {domain.TrackingRunLog, `{"tags":[{"key":"k","value":"v"}]}`},
+	"delete-tracking-run-tag":  {action: domain.TrackingRunLog},
+	"log-inputs":               {domain.TrackingRunLog, `{"inputs":[{"name":"n","digest":"d","source_type":"local","source":"s"}]}`},
+	"log-metric":               {domain.TrackingRunLog, `{"key":"a","value":1}`},
+	"log-metrics":              {domain.TrackingRunLog, `[{"key":"a","value":1}]`},
+	"get-metric-history":       {action: domain.TrackingRunRead},
 	"list-flavors":             {action: domain.ComputeRead},
 	"get-provider":             {action: domain.SettingsRead},
 	"update-provider":          {domain.ProviderUpdate, `{"kind":"local"}`},
@@ -180,6 +202,10 @@ func (w *world) made(c operationCase) string {
 		path = strings.NewReplacer("{id}", id, "{n}", "0").Replace(path)
 	case strings.HasPrefix(path, "/databases/{id}"), strings.HasPrefix(path, "/tables/{id}"):
 		path = w.madeInLake(path)
+	case strings.HasPrefix(path, "/experiments/{id}"):
+		id, _ := w.call(w.ours.editor, "POST", "/experiments", map[string]any{"name": unique("victim"), "tags": []any{map[string]any{"key": "k", "value": "v"}}}).object(201)["id"].(string)
+		run, _ := w.call(w.ours.editor, "POST", "/experiments/"+id+"/runs", `{"tags":[{"key":"k","value":"v"}]}`).object(201)["id"].(string)
+		path = strings.NewReplacer("{id}", id, "{run}", run, "{key}", "k").Replace(path)
 	case strings.HasPrefix(path, "/maintenance/runs/{id}"):
 		path = strings.Replace(path, "{id}", w.maintained(), 1)
 	case strings.HasPrefix(path, "/settings/agents/{id}"):
@@ -188,7 +214,9 @@ func (w *world) made(c operationCase) string {
 	if c.id == "preview-schedule" {
 		path += "?cron=@daily"
 	}
-	return strings.Replace(path, "{name}", "max_endpoints", 1)
+	path = strings.Replace(path, "{name}", "max_endpoints", 1)
+	require.NotContains(w.t, path, "{", "make the object of %s here", c.path)
+	return path
 }
 
 // madeInLake fills in a database that the world's other cases share, and a new table, dropped table
@@ -222,7 +250,7 @@ func (w *world) snapshot() string {
 	var b strings.Builder
 	for _, path := range []string{
 		"/jobs?limit=200", "/runs?limit=200", "/settings/members?limit=200", "/settings/api-keys?limit=200", "/settings/agents", "/settings/quotas", "/workspace",
-		"/compute?limit=200", "/sql/warehouses?limit=200", "/settings/provider", "/settings/storage", "/sql/statements?limit=200",
+		"/compute?limit=200", "/sql/warehouses?limit=200", "/settings/provider", "/settings/storage", "/sql/statements?limit=200", "/experiments?limit=200&view=all",
 	} {
 		b.WriteString(w.call(w.ours.admin, "GET", path, nil).body + "\n")
 	}

@@ -97,7 +97,7 @@ func Handler(o Options) (http.Handler, error) {
 
 func (a *api) routes() (http.Handler, error) {
 	root := chi.NewRouter()
-	root.Use(httpx.Face{Server: a.http, Log: a.log, Fail: a.fail}.Wrap, httpx.Plain, middleware.GetHead)
+	root.Use(httpx.Face{Server: a.http, Log: a.log, Fail: a.fail}.Wrap, httpx.Plain, middleware.GetHead, wholeKeys)
 	root.NotFound(a.unknownRoute)
 	root.MethodNotAllowed(a.wrongMethod(root))
 	root.Route(Prefix, func(r chi.Router) {
@@ -114,6 +114,22 @@ func (a *api) routes() (http.Handler, error) {
 		a.describe(r)
 	})
 	return httpx.OwnRoutes(root, nil), nil
+}
+
+// wholeKeys routes the keys of metrics and tags as one element of the path, also when their slashes
+// are not encoded: keys such as train/loss are common.
+func wholeKeys(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path, isExperiments := strings.CutPrefix(r.URL.EscapedPath(), Prefix+"/experiments/")
+		for _, noun := range []string{"/metrics/", "/tags/"} {
+			before, key, found := strings.Cut(path, noun)
+			if isExperiments && found && strings.Contains(key, "/") {
+				r.URL.RawPath = Prefix + "/experiments/" + before + noun + strings.ReplaceAll(key, "/", "%2F")
+				break
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // cookieCounts accepts the console's cookie for logs, which browsers download by a link.
@@ -135,6 +151,9 @@ func (a *api) operations() {
 	a.databaseRoutes()
 	a.tableRoutes()
 	a.maintenanceRoutes()
+	a.experimentRoutes()
+	a.trackingRunRoutes()
+	a.trackingMetricRoutes()
 	a.lineageRoutes()
 	a.flavorRoutes()
 	a.settingsRoutes()

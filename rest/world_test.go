@@ -28,6 +28,7 @@ import (
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/setup"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/rest/httpx"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/objects"
@@ -169,16 +170,19 @@ func (w *world) assemble(st *store.Store) {
 		return &machine.Machines{Kind: kind, Store: store.For[machine.Tx](st), Topics: st.Topics(), Clock: w.clock, Providers: w.machines.Providers, Host: w.machines.Host}
 	}
 	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: w.clock}
+	experiments := &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: w.clock}
 	w.instance = &setup.Instance{Store: system, Clock: w.clock}
 	w.services = Services{
 		Clock:      w.clock,
 		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: w.clock}, Members: &identity.Members{Store: store.For[identity.Tx](st), Clock: w.clock},
-		APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: w.clock}, Jobs: jobs, Runs: runs, Samples: &setup.Samples{Jobs: jobs, Runs: runs, Clock: w.clock},
+		APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: w.clock}, Jobs: jobs, Runs: runs, Samples: &setup.Samples{Jobs: jobs, Runs: runs, Clock: w.clock, Experiments: experiments},
 		Agents: &job.Agents{Store: store.For[job.Tx](st), System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: machine.DefaultLease, Replica: "r1"},
 		Logs:   &job.Logs{Store: store.For[job.Tx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](st)},
 		Compute: machinesOf(machine.KindCompute), Warehouses: machinesOf(machine.KindWarehouse),
-		Lineages: &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
-		Settings: &machine.Settings{Store: store.For[machine.Tx](st), Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
+		Lineages:     &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
+		Experiments:  experiments,
+		TrackingRuns: &tracking.Runs{Store: store.For[tracking.Tx](st), Topics: st.Topics(), Clock: w.clock},
+		Settings:     &machine.Settings{Store: store.For[machine.Tx](st), Clock: w.clock, Providers: w.machines.Providers, Objects: blobs, Storage: w.storage},
 	}
 	w.catalog(st, keys, blobs)
 }

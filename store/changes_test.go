@@ -20,6 +20,7 @@ import (
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/store"
 	"github.com/millpond/millpond/store/storetest"
 )
@@ -238,6 +239,9 @@ var (
 			"incarnation": "7", "restarts": "7", "idle_since": "now()",
 		},
 		"agents": {"name": "'x'", "version": "'x'", "hostname": "'x'", "os": "'x'", "arch": "'x'", "slots": "7", "session": "'x'"},
+		"tracking_runs": {
+			"name": "'x'", "state": "'failed'", "user_name": "'x'", "started_at": "now() + interval '1s'", "finished_at": "now()", "deleted_at": "now()",
+		},
 	}
 	uncountedColumns = map[string]map[string]string{
 		"runs": {"admitted": "NOT admitted"},
@@ -256,8 +260,9 @@ var (
 		"runs": "workspace_id id job_id job_name spec spec_size task_count max_concurrent_runs parameters parameters_size run_trigger started_by_kind started_by_id started_by_name created_at",
 		"statements": "workspace_id id parameters database_name schema_name requested_engine row_limit byte_limit timeout_ms created_by_kind created_by_id created_by_name " +
 			"role run_id task_key purpose table_id created_at idempotency_key",
-		"machines": "workspace_id id kind provider region agent_id created_by_kind created_by_id created_by_name created_at",
-		"agents":   "workspace_id id created_at machine_id",
+		"machines":      "workspace_id id kind provider region agent_id created_by_kind created_by_id created_by_name created_at",
+		"agents":        "workspace_id id created_at machine_id",
+		"tracking_runs": "workspace_id id number experiment created_by_kind created_by_id created_by_name job_run_id task_key attempt_id created_at",
 	}
 )
 
@@ -269,7 +274,10 @@ func TestWhatCountsAsAChange(t *testing.T) {
 	in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
 		return tx.InsertStatement(ctx, statement.Statement{ID: "stm_1", State: statement.Queued, CreatedAt: now})
 	})
-	for table, id := range map[string]string{"runs": string(b.run), "statements": "stm_1", "machines": string(b.machine), "agents": string(b.machineAgent)} {
+	tracked := newLab(t, s, "two").run(tracking.NewRun{}).ID
+	for table, id := range map[string]string{
+		"runs": string(b.run), "statements": "stm_1", "machines": string(b.machine), "agents": string(b.machineAgent), "tracking_runs": string(tracked),
+	} {
 		all := append(slices.Collect(maps.Keys(countedColumns[table])), slices.Collect(maps.Keys(uncountedColumns[table]))...)
 		all = append(append(all, strings.Fields(fixedColumns[table])...), "changed")
 		var columns string

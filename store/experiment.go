@@ -68,13 +68,7 @@ func experimentNumber(id domain.ExperimentID) int64 {
 	return n
 }
 
-func experimentNumbers(ids []domain.ExperimentID) []int64 {
-	numbers := make([]int64, len(ids))
-	for i, id := range ids {
-		numbers[i] = experimentNumber(id)
-	}
-	return numbers
-}
+func experimentNumbers(ids []domain.ExperimentID) []int64 { return each(ids, experimentNumber) }
 
 func noExperiment(id domain.ExperimentID) error { return domain.NotFound("experiment", id) }
 
@@ -94,6 +88,12 @@ func (t *Tx) Experiment(ctx context.Context, id domain.ExperimentID) (tracking.E
 // ExperimentByName implements tracking.Tx.
 func (t *Tx) ExperimentByName(ctx context.Context, name string) (tracking.Experiment, error) {
 	return t.experiment(ctx, domain.NotFound("experiment", name), `x.name = $2`, name)
+}
+
+// ExperimentsByID implements tracking.Tx.
+func (t *Tx) ExperimentsByID(ctx context.Context, ids []domain.ExperimentID) ([]tracking.Experiment, error) {
+	return rows(ctx, t.conn, experimentRow.toDomain, `SELECT `+experimentColumns+` FROM experiments x WHERE x.workspace_id = $1 AND x.number = ANY($2)`,
+		t.workspace, pq.Array(experimentNumbers(ids)))
 }
 
 // insertDefaultExperiment adds the experiment that every workspace has.

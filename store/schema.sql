@@ -987,6 +987,8 @@ CREATE INDEX tracking_runs_job ON public.tracking_runs USING btree (workspace_id
 
 CREATE INDEX tracking_runs_live ON public.tracking_runs USING btree (attempt_id) WHERE ((attempt_id <> ''::text) AND (state = ANY (ARRAY['scheduled'::text, 'running'::text])));
 
+CREATE UNIQUE INDEX tracking_runs_number ON public.tracking_runs USING btree (number);
+
 CREATE INDEX tracking_runs_started ON public.tracking_runs USING btree (workspace_id, experiment, started_at DESC, id);
 
 CREATE POLICY app ON agents FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
@@ -1245,6 +1247,27 @@ BEGIN
     END IF;
     EXECUTE format('DROP TABLE log_chunks_%s', to_char(day, 'YYYYMMDD'));
     RETURN true;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.drop_point_partition(part bigint)
+ RETURNS boolean
+ LANGUAGE plpgsql
+ SECURITY DEFINER
+ SET search_path TO 'public', 'pg_temp'
+ SET lock_timeout TO '500ms'
+AS $function$
+DECLARE name text := format('tracking_points_%s', part); empty boolean;
+BEGIN
+    PERFORM pg_advisory_xact_lock(7236403);
+    IF to_regclass(name) IS NULL OR EXISTS (SELECT FROM tracking_runs WHERE number >= part * 10000 AND number < (part + 1) * 10000) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('SELECT NOT EXISTS (SELECT FROM %I)', name) INTO empty;
+    IF empty THEN
+        EXECUTE format('DROP TABLE %I', name);
+    END IF;
+    RETURN empty;
 END
 $function$;
 
@@ -1512,6 +1535,8 @@ GRANT EXECUTE ON FUNCTION create_point_partition TO millpond_system;
 GRANT EXECUTE ON FUNCTION current_workspace TO PUBLIC;
 
 GRANT EXECUTE ON FUNCTION drop_log_partition TO millpond_system;
+
+GRANT EXECUTE ON FUNCTION drop_point_partition TO millpond_system;
 
 GRANT EXECUTE ON FUNCTION ensure_user TO millpond_app;
 

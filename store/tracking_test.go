@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -333,4 +334,67 @@ func TestTwoWritersOfOneParameter(t *testing.T) {
 		}
 		require.Equal(t, 1, failed)
 	}
+}
+
+// upkeep is the platform's own work.
+func (l *lab) upkeep() *tracking.Upkeep {
+	return &tracking.Upkeep{Store: store.For[tracking.Tx](l.store), System: l.store.System(), Clock: l.clock}
+}
+
+// TestErasure: what was deleted more than 30 days ago is erased with its points, and its room is
+// free. Nothing else is.
+func TestErasure(t *testing.T) {
+	s, dsn := openDSN(t)
+	l, db := newLab(t, s, "one"), superuser(t, dsn)
+	ctx := t.Context()
+	x, err := l.experiments.Create(ctx, l.admin, tracking.NewExperiment{Name: "x"}, domain.Idempotency{})
+	require.NoError(t, err)
+	kept, gone, under := l.run(tracking.NewRun{}), l.run(tracking.NewRun{}), l.run(tracking.NewRun{Experiment: x.ID})
+	points := make([]tracking.Point, tracking.MaxPoints)
+	for _, run := range []tracking.Run{kept, gone, under} {
+		for at := range 11 {
+			for i := range points {
+				points[i] = tracking.Point{Key: "a", Step: int64(at*len(points) + i)}
+			}
+			require.NoError(t, l.log(run, points...))
+		}
+		require.NoError(t, l.runs.Log(ctx, l.admin, "", run.ID, tracking.Batch{Tags: []tracking.Pair{{Key: "t"}}, Parameters: []tracking.Pair{{Key: "p"}}}))
+		require.NoError(t, l.runs.LogInputs(ctx, l.admin, "", run.ID, []tracking.Input{{Dataset: tracking.Dataset{Name: "n", Digest: "d", SourceType: "s", Source: "s"}}}))
+	}
+	require.NoError(t, l.runs.Delete(ctx, l.admin, "", gone.ID))
+	require.NoError(t, l.experiments.Delete(ctx, l.admin, x.ID))
+	l.clock.move(tracking.Kept - time.Minute)
+	require.NoError(t, l.upkeep().Erase(ctx))
+	require.EqualValues(t, 33_000, l.kept())
+	l.clock.move(2 * time.Minute)
+	for range 2 {
+		require.NoError(t, l.upkeep().Erase(ctx))
+		require.EqualValues(t, 11_000, l.kept())
+	}
+	require.Len(t, l.history(kept, "a"), 11_000)
+	for _, table := range []string{"tracking_runs", "tracking_metrics", "tracking_parameters", "tracking_inputs", "tracking_datasets", "experiments"} {
+		require.Equal(t, 1, count(t, db, `SELECT count(*) FROM `+table+` WHERE workspace_id = $1`, l.admin.Workspace()), table)
+	}
+	require.True(t, domain.IsCode(second(l.experiments.Restore(ctx, l.admin, x.ID)), domain.CodeNotFound))
+}
+
+// TestEmptyPartitionsAreDropped, but not those that runs may still get.
+func TestEmptyPartitionsAreDropped(t *testing.T) {
+	s, dsn := openDSN(t)
+	l, db := newLab(t, s, "one"), superuser(t, dsn)
+	execute(t, db, `SELECT create_point_partition(n * 10000) FROM generate_series(1, 5) n`)
+	execute(t, db, `SELECT setval(pg_get_serial_sequence('tracking_runs', 'number'), 10500)`)
+	require.NoError(t, l.log(l.run(tracking.NewRun{}), tracking.Point{Key: "a"}))
+	execute(t, db, `SELECT setval(pg_get_serial_sequence('tracking_runs', 'number'), 45000)`)
+	l.run(tracking.NewRun{})
+	require.NoError(t, l.upkeep().Erase(t.Context()))
+	var names []string
+	rows, err := db.Query(`SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'tracking_points'::regclass ORDER BY 1`)
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		names = append(names, "")
+		require.NoError(t, rows.Scan(&names[len(names)-1]))
+	}
+	require.Equal(t, []string{"tracking_points_1", "tracking_points_3", "tracking_points_4", "tracking_points_5"}, names)
 }

@@ -166,8 +166,9 @@ func (t *Tx) metricNumbers(ctx context.Context, q tracking.Query) (map[string]in
 
 // TrackingRunsOfJob implements tracking.Tx.
 func (t *Tx) TrackingRunsOfJob(ctx context.Context, runs []domain.RunID, limit int) ([]tracking.Run, error) {
-	return rows(ctx, t.conn, trackingRunRow.toDomain, `SELECT `+trackingRunColumns+` FROM `+trackingRunTables+`
-		WHERE r.workspace_id = $1 AND r.job_run_id = ANY($2) ORDER BY r.id LIMIT $3`, t.workspace, texts(runs), limit)
+	return rows(ctx, t.conn, trackingRunRow.toDomain, `SELECT `+trackingRunColumns+` FROM unnest($2::text[]) AS g (job_run_id)
+		CROSS JOIN LATERAL (SELECT * FROM tracking_runs r WHERE r.workspace_id = $1 AND r.job_run_id = g.job_run_id AND r.job_run_id <> '' ORDER BY r.id LIMIT $3) r
+		JOIN experiments x ON x.workspace_id = r.workspace_id AND x.number = r.experiment ORDER BY r.id`, t.workspace, texts(runs), limit)
 }
 
 // ChangedTrackingRuns implements tracking.Tx.

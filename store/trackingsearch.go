@@ -150,11 +150,11 @@ func (s *search) compareColumn(col column, c tracking.Condition) {
 	s.and("%s", s.compare(col.sql, c, c.Text))
 }
 
-// millis returns the time of the milliseconds since 1970. What is stored lies between the bounds.
-func millis(ms int64) time.Time {
-	const most = 253_402_300_800_000 // the year 10000
-	return time.UnixMilli(max(-1, min(most, ms))).UTC()
-}
+// lastTime is the first millisecond after all times that are stored.
+const lastTime = 253_402_300_800_000
+
+// millis returns the time of the milliseconds since 1970, within what the database stores.
+func millis(ms int64) time.Time { return time.UnixMilli(min(max(ms, -1), lastTime)).UTC() }
 
 func experimentAttribute(key string) column {
 	switch key {

@@ -1,12 +1,14 @@
 // GraphQL code generation without @graphql-codegen/cli: the CLI's loaders need Node 22.
 // Reads ../graph/schema/*.graphqls (gqlgen's own schema) and src/**/*.graphql, validates the
-// operations, writes src/gql/gen.ts and src/gql/operations.json.
+// operations, writes src/gql/gen.ts and src/gql/operations.json. Also writes src/routeTree.gen.ts from
+// src/routes, because the type check needs it before the build.
 import { createHash } from "node:crypto";
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { codegen } from "@graphql-codegen/core";
 import * as typedDocument from "@graphql-codegen/typed-document-node";
 import * as operations from "@graphql-codegen/typescript-operations";
+import { Generator, getConfig } from "@tanstack/router-generator";
 import {
   buildASTSchema,
   isObjectType,
@@ -74,6 +76,7 @@ const scalars = {
   Base64: "string",
   JSON: "unknown",
   // Read from the text of the answer, so that numbers keep their digits: see lib/rows.ts.
+  MetricValue: "number | 'NaN' | 'Infinity' | '-Infinity'",
   Rows: "unknown",
 };
 const shared = {
@@ -121,4 +124,6 @@ for (const op of all.definitions.filter((d) => d.kind === Kind.OPERATION_DEFINIT
   manifest[createHash("sha256").update(text).digest("hex")] = { name: op.name.value, text };
 }
 writeFileSync("src/gql/operations.json", `${JSON.stringify(manifest, null, 2)}\n`);
+
+await new Generator({ config: getConfig(), root: process.cwd() }).run();
 console.log(`codegen: ${documents.length} documents, ${Object.keys(manifest).length} operations`);

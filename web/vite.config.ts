@@ -49,14 +49,7 @@ const target = process.env.MILLPOND_URL ?? "http://127.0.0.1:8080";
 
 export default defineConfig({
   plugins: [
-    tanstackRouter({
-      target: "react",
-      autoCodeSplitting: true,
-      routesDirectory: "src/routes",
-      generatedRouteTree: "src/routeTree.gen.ts",
-      quoteStyle: "double",
-      semicolons: true,
-    }),
+    tanstackRouter(), // its settings are in tsr.config.json
     react(),
     clean(),
     precompress(),

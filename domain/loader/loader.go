@@ -14,6 +14,7 @@ import (
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 )
 
 // Loaders are the look-ups of one response, on behalf of one scope. They cache every result, so use
@@ -37,11 +38,16 @@ type Loaders struct {
 	attempts   *family[domain.RunID, map[string][]job.Attempt]
 	logSizes   *family[domain.AttemptID, int64]
 
+	experiments *family[domain.ExperimentID, *tracking.Experiment]
+	tracking    *family[domain.RunID, []tracking.Run]
+	logged      *family[domain.TrackingRunID, *tracking.Run]
+
 	mu    sync.Mutex
 	pages map[domain.JobID][]domain.JobID // jobs that are shown together
 	runs  map[domain.RunID]weight
-	rows  int // remaining budget of tasks and attempts
-	bytes int // remaining budget of bytes of specs and parameters
+	heads map[domain.TrackingRunID]tracking.Run // without what they logged
+	rows  int                                   // remaining budget of tasks and attempts
+	bytes int                                   // remaining budget of bytes of specs and parameters
 }
 
 // weight is the size of a run's parts.
@@ -71,11 +77,14 @@ type Services struct {
 	Warehouses  *machine.Machines
 	Statements  *statement.Statements
 	Maintenance *maintenance.Maintenances
+
+	Experiments  *tracking.Experiments
+	TrackingRuns *tracking.Runs
 }
 
 // New returns the loaders of one response.
 func New(s Services, tables Tables, scope domain.Scope) *Loaders {
-	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, rows: maxRows, bytes: maxBytes}
+	l := &Loaders{pages: map[domain.JobID][]domain.JobID{}, runs: map[domain.RunID]weight{}, heads: map[domain.TrackingRunID]tracking.Run{}, rows: maxRows, bytes: maxBytes}
 	l.jobs = newFamily(func(ctx context.Context, ids []domain.JobID) (map[domain.JobID]*job.Job, error) {
 		jobs, err := s.Jobs.ByID(ctx, scope, ids)
 		l.expectComputes(jobs)
@@ -145,11 +154,12 @@ func New(s Services, tables Tables, scope domain.Scope) *Loaders {
 		return s.Logs.Sizes(ctx, scope, ids)
 	})
 	l.sql(s, tables, scope)
+	l.track(s, scope)
 	return l
 }
 
 // Expect records which items the response shows together: jobs, runs, keys, machines, statements,
-// tables or maintenance runs. The first look-up for one item then reads for all, however long the
+// tables, maintenance runs or tracking runs. The first look-up for one item then reads for all, however long the
 // others take to follow.
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
@@ -168,6 +178,8 @@ func (l *Loaders) Expect(items any) {
 		l.maintained.expect(keys(items, func(t lake.Table) domain.TableID { return t.ID }))
 	case []maintenance.Run:
 		l.ExpectTables(keys(items, func(r maintenance.Run) domain.TableID { return r.TableID }))
+	case []tracking.Run:
+		l.expectTracking(items)
 	}
 }
 
@@ -203,6 +215,7 @@ func (l *Loaders) expectRuns(runs []job.Run) {
 	l.parameters.expect(ids)
 	l.tasks.expect(ids)
 	l.attempts.expect(ids)
+	l.tracking.expect(ids)
 	l.jobs.expect(keys(runs, func(r job.Run) domain.JobID { return r.JobID }))
 }
 

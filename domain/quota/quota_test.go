@@ -3,6 +3,7 @@ package quota
 import (
 	"fmt"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,6 +32,7 @@ func TestDefinitions(t *testing.T) {
 		require.Contains(t, Units, d.Unit, d.Name)
 		require.Positive(t, d.Default, d.Name)
 		require.LessOrEqual(t, d.Default, d.Max, d.Name)
-		require.Contains(t, string(page), fmt.Sprintf("| `%s` | %d | %s | %s |\n", d.Name, d.Default, d.Unit, d.Description))
+		row := fmt.Sprintf("| `%s` | %d | %s | %s |\n", d.Name, d.Default, d.Unit, d.Description)
+		require.True(t, strings.Contains(string(page), row), "docs/operate.md lacks the row %s", row)
 	}
 }

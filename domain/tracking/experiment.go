@@ -64,6 +64,8 @@ type experimentTx interface {
 	InsertExperiment(ctx context.Context, e Experiment) (domain.ExperimentID, error)
 	Experiment(ctx context.Context, id domain.ExperimentID) (Experiment, error)
 	ExperimentByName(ctx context.Context, name string) (Experiment, error)
+	// ExperimentsByID returns those of the experiments that exist.
+	ExperimentsByID(ctx context.Context, ids []domain.ExperimentID) ([]Experiment, error)
 	// Experiments returns the experiments that match, in the order, after the given keys.
 	Experiments(ctx context.Context, q Query) ([]Experiment, []Keys, error)
 	// UpdateExperiment locks the experiment, applies fn and writes it. It returns CodeConflict if

@@ -54,6 +54,18 @@ func (x *Experiments) ByName(ctx context.Context, s domain.Scope, name string) (
 	return x.read(ctx, s, func(tx Tx) (Experiment, error) { return tx.ExperimentByName(ctx, name) })
 }
 
+// ByID returns those of the experiments that exist, also deleted ones.
+func (x *Experiments) ByID(ctx context.Context, s domain.Scope, ids []domain.ExperimentID) (found []Experiment, err error) {
+	if err := domain.Authorize(ctx, x.Store, s, domain.ExperimentRead); err != nil {
+		return nil, err
+	}
+	err = x.Store.In(ctx, s, func(tx Tx) (err error) {
+		found, err = tx.ExperimentsByID(ctx, ids)
+		return err
+	})
+	return found, err
+}
+
 func (x *Experiments) read(ctx context.Context, s domain.Scope, get func(Tx) (Experiment, error)) (e Experiment, err error) {
 	if err := domain.Authorize(ctx, x.Store, s, domain.ExperimentRead); err != nil {
 		return Experiment{}, err

@@ -198,7 +198,8 @@ type runTx interface {
 	// TrackingRuns returns the runs that match without what they logged, in the order, after the
 	// given keys.
 	TrackingRuns(ctx context.Context, q Query) ([]Run, []Keys, error)
-	// TrackingRunsOfJob returns the runs that the job's runs made, oldest first, without what they logged.
+	// TrackingRunsOfJob returns the first runs that each of the job's runs made, oldest first, without
+	// what they logged.
 	TrackingRunsOfJob(ctx context.Context, runs []domain.RunID, limit int) ([]Run, error)
 	// ChangedTrackingRuns returns a page of the experiment's changed runs, and whether there may be
 	// more.

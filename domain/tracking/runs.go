@@ -487,13 +487,30 @@ func (q RunSearch) query() (Query, error) {
 	return newQuery("tracking_runs", q, query, cursor, MaxRunsPage)
 }
 
-// OfJobRuns returns the tracking runs that the job's runs made, oldest first, at most 1,000 in all.
+// ofJobRun is how many tracking runs of one job's run are listed with it.
+const ofJobRun = 100
+
+// OfJobRuns returns the tracking runs that each of the job's runs made, without what they logged:
+// oldest first, at most 100 of each.
 func (r *Runs) OfJobRuns(ctx context.Context, s domain.Scope, ids []domain.RunID) (found []Run, err error) {
 	err = r.read(ctx, s, func(tx Tx) (err error) {
-		found, err = tx.TrackingRunsOfJob(ctx, ids, 1_000)
+		found, err = tx.TrackingRunsOfJob(ctx, ids, ofJobRun)
 		return err
 	})
 	return found, err
+}
+
+// Fill returns the runs with what they logged. It returns CodeTooLarge if that is more than 8 MiB.
+func (r *Runs) Fill(ctx context.Context, s domain.Scope, runs []Run) ([]Run, error) {
+	runs = slices.Clone(runs)
+	err := r.read(ctx, s, func(tx Tx) error {
+		whole, err := tx.FillTrackingRuns(ctx, runs, searchBytes)
+		if err == nil && whole < len(runs) {
+			err = domain.Errorf(domain.CodeTooLarge, "These %d tracking runs logged more than %d bytes; ask for fewer runs at once.", len(runs), searchBytes)
+		}
+		return err
+	})
+	return runs, err
 }
 
 // ChangedSince returns the experiment's runs that changed since the position, without what they

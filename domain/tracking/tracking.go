@@ -23,6 +23,8 @@ type Tx interface {
 	experimentTx
 	runTx
 	metricTx
+	upkeepTx
+	followTx
 }
 
 // Pair is a parameter or a tag.

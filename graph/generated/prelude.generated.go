@@ -1683,6 +1683,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdoma
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐExperimentID(ctx context.Context, v any) (domain.ExperimentID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.ExperimentID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐExperimentID(ctx context.Context, sel ast.SelectionSet, v domain.ExperimentID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐJobID(ctx context.Context, v any) (domain.JobID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := domain.JobID(tmp)
@@ -1785,6 +1802,23 @@ func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdoma
 	return res
 }
 
+func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrackingRunID(ctx context.Context, v any) (domain.TrackingRunID, error) {
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.TrackingRunID(tmp)
+	return res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐTrackingRunID(ctx context.Context, sel ast.SelectionSet, v domain.TrackingRunID) graphql.Marshaler {
+	_ = sel
+	res := graphql.MarshalString(string(v))
+	if res == graphql.Null {
+		if !graphql.HasFieldError(ctx, graphql.GetFieldContext(ctx)) {
+			graphql.AddErrorf(ctx, "the requested element is null which the schema does not allow")
+		}
+	}
+	return res
+}
+
 func (ec *executionContext) unmarshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐUserID(ctx context.Context, v any) (domain.UserID, error) {
 	tmp, err := graphql.UnmarshalString(v)
 	res := domain.UserID(tmp)
@@ -1853,6 +1887,35 @@ func (ec *executionContext) marshalNID2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋd
 	ret := make(graphql.Array, len(v))
 	for i := range v {
 		ret[i] = ec.marshalNID2githubᚗcomᚋmillpondᚋmillpondᚋdomainᚐStatementID(ctx, sel, v[i])
+	}
+
+	for _, e := range ret {
+		if e == graphql.Null {
+			return graphql.Null
+		}
+	}
+
+	return ret
+}
+
+func (ec *executionContext) unmarshalNID2ᚕstringᚄ(ctx context.Context, v any) ([]string, error) {
+	vSlice := graphql.CoerceList(v)
+	var err error
+	res := make([]string, len(vSlice))
+	for i := range vSlice {
+		ctx := graphql.WithPathContext(ctx, graphql.NewPathWithIndex(i))
+		res[i], err = ec.unmarshalNID2string(ctx, vSlice[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return res, nil
+}
+
+func (ec *executionContext) marshalNID2ᚕstringᚄ(ctx context.Context, sel ast.SelectionSet, v []string) graphql.Marshaler {
+	ret := make(graphql.Array, len(v))
+	for i := range v {
+		ret[i] = ec.marshalNID2string(ctx, sel, v[i])
 	}
 
 	for _, e := range ret {
@@ -2190,6 +2253,25 @@ func (ec *executionContext) marshalOID2githubᚗcomᚋmillpondᚋmillpondᚋdoma
 	_ = sel
 	_ = ctx
 	res := graphql.MarshalString(string(v))
+	return res
+}
+
+func (ec *executionContext) unmarshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptID(ctx context.Context, v any) (*domain.AttemptID, error) {
+	if v == nil {
+		return nil, nil
+	}
+	tmp, err := graphql.UnmarshalString(v)
+	res := domain.AttemptID(tmp)
+	return &res, graphql.ErrorOnPath(ctx, err)
+}
+
+func (ec *executionContext) marshalOID2ᚖgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚐAttemptID(ctx context.Context, sel ast.SelectionSet, v *domain.AttemptID) graphql.Marshaler {
+	if v == nil {
+		return graphql.Null
+	}
+	_ = sel
+	_ = ctx
+	res := graphql.MarshalString(string(*v))
 	return res
 }
 

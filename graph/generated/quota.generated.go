@@ -417,7 +417,7 @@ func (ec *executionContext) unmarshalInputUpdateQuotaInput(ctx context.Context, 
 			if err != nil {
 				return it, err
 			}
-			it.Limit = data
+			it.Limit = graphql.OmittableOf(data)
 		}
 	}
 	return it, nil

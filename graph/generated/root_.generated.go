@@ -18,6 +18,7 @@ import (
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph/model"
 )
 
@@ -34,6 +35,7 @@ type ResolverRoot interface {
 	Attempt() AttemptResolver
 	Compute() ComputeResolver
 	Database() DatabaseResolver
+	Experiment() ExperimentResolver
 	Job() JobResolver
 	LakeTable() LakeTableResolver
 	LineageEntry() LineageEntryResolver
@@ -47,6 +49,7 @@ type ResolverRoot interface {
 	Subscription() SubscriptionResolver
 	Task() TaskResolver
 	TaskSpec() TaskSpecResolver
+	TrackingRun() TrackingRunResolver
 	Viewer() ViewerResolver
 	Warehouse() WarehouseResolver
 }
@@ -199,12 +202,20 @@ type ComplexityRoot struct {
 		Database func(childComplexity int) int
 	}
 
+	CreateExperimentPayload struct {
+		Experiment func(childComplexity int) int
+	}
+
 	CreateJobPayload struct {
 		Job func(childComplexity int) int
 	}
 
 	CreateSchemaPayload struct {
 		Schema func(childComplexity int) int
+	}
+
+	CreateTrackingRunPayload struct {
+		Run func(childComplexity int) int
 	}
 
 	CreateWarehousePayload struct {
@@ -259,12 +270,28 @@ type ComplexityRoot struct {
 		ID func(childComplexity int) int
 	}
 
+	DeleteExperimentPayload struct {
+		ID func(childComplexity int) int
+	}
+
+	DeleteExperimentTagPayload struct {
+		Experiment func(childComplexity int) int
+	}
+
 	DeleteJobPayload struct {
 		ID func(childComplexity int) int
 	}
 
 	DeleteSchemaPayload struct {
 		Name func(childComplexity int) int
+	}
+
+	DeleteTrackingRunPayload struct {
+		ID func(childComplexity int) int
+	}
+
+	DeleteTrackingRunTagPayload struct {
+		Run func(childComplexity int) int
 	}
 
 	DeleteWarehousePayload struct {
@@ -286,6 +313,28 @@ type ComplexityRoot struct {
 	ExecuteStatementPayload struct {
 		Chunk     func(childComplexity int) int
 		Statement func(childComplexity int) int
+	}
+
+	Experiment struct {
+		ArtifactLocation func(childComplexity int) int
+		CreatedAt        func(childComplexity int) int
+		CreatedBy        func(childComplexity int) int
+		DeletedAt        func(childComplexity int) int
+		ID               func(childComplexity int) int
+		Name             func(childComplexity int) int
+		Runs             func(childComplexity int, filter *string, orderBy []string, view *tracking.View, first *int, after *string) int
+		Tags             func(childComplexity int) int
+		UpdatedAt        func(childComplexity int) int
+	}
+
+	ExperimentConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	ExperimentEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
 	}
 
 	ExpirePolicy struct {
@@ -364,6 +413,11 @@ type ComplexityRoot struct {
 		Path       func(childComplexity int) int
 		SHA256     func(childComplexity int) int
 		Size       func(childComplexity int) int
+	}
+
+	KeyValue struct {
+		Key   func(childComplexity int) int
+		Value func(childComplexity int) int
 	}
 
 	LakeSchema struct {
@@ -493,6 +547,14 @@ type ComplexityRoot struct {
 		EOF    func(childComplexity int) int
 		Next   func(childComplexity int) int
 		Size   func(childComplexity int) int
+	}
+
+	LogTrackingRunInputsPayload struct {
+		Run func(childComplexity int) int
+	}
+
+	LogTrackingRunPayload struct {
+		Logged func(childComplexity int) int
 	}
 
 	LoginPayload struct {
@@ -629,16 +691,24 @@ type ComplexityRoot struct {
 		CreateAPIKey              func(childComplexity int, input identity.NewAPIKey) int
 		CreateCompute             func(childComplexity int, input model.CreateComputeInput) int
 		CreateDatabase            func(childComplexity int, input model.CreateDatabaseInput) int
+		CreateExperiment          func(childComplexity int, input model.CreateExperimentInput) int
 		CreateJob                 func(childComplexity int, input model.CreateJobInput) int
 		CreateSchema              func(childComplexity int, input model.CreateSchemaInput) int
+		CreateTrackingRun         func(childComplexity int, input model.CreateTrackingRunInput) int
 		CreateWarehouse           func(childComplexity int, input model.CreateWarehouseInput) int
 		DeleteCompute             func(childComplexity int, input model.DeleteComputeInput) int
 		DeleteDatabase            func(childComplexity int, input model.DeleteDatabaseInput) int
+		DeleteExperiment          func(childComplexity int, input model.DeleteExperimentInput) int
+		DeleteExperimentTag       func(childComplexity int, input model.DeleteExperimentTagInput) int
 		DeleteJob                 func(childComplexity int, input model.DeleteJobInput) int
 		DeleteSchema              func(childComplexity int, input model.DeleteSchemaInput) int
+		DeleteTrackingRun         func(childComplexity int, input model.DeleteTrackingRunInput) int
+		DeleteTrackingRunTag      func(childComplexity int, input model.DeleteTrackingRunTagInput) int
 		DeleteWarehouse           func(childComplexity int, input model.DeleteWarehouseInput) int
 		DropTable                 func(childComplexity int, input model.DropTableInput) int
 		ExecuteStatement          func(childComplexity int, input model.ExecuteStatementInput) int
+		LogTrackingRun            func(childComplexity int, input model.LogTrackingRunInput) int
+		LogTrackingRunInputs      func(childComplexity int, input model.LogTrackingRunInputsInput) int
 		Login                     func(childComplexity int, input model.LoginInput) int
 		Logout                    func(childComplexity int) int
 		PurgeTable                func(childComplexity int, input model.PurgeTableInput) int
@@ -646,10 +716,13 @@ type ComplexityRoot struct {
 		RemoveSamples             func(childComplexity int) int
 		RenameTable               func(childComplexity int, input model.RenameTableInput) int
 		RepairRun                 func(childComplexity int, input model.RepairRunInput) int
+		RestoreExperiment         func(childComplexity int, input model.RestoreExperimentInput) int
+		RestoreTrackingRun        func(childComplexity int, input model.RestoreTrackingRunInput) int
 		RevokeAPIKey              func(childComplexity int, input model.RevokeAPIKeyInput) int
 		RotateAgentToken          func(childComplexity int, input model.RotateAgentTokenInput) int
 		RunDatabaseMaintenance    func(childComplexity int, input model.RunDatabaseMaintenanceInput) int
 		RunTableMaintenance       func(childComplexity int, input model.RunTableMaintenanceInput) int
+		SetExperimentTags         func(childComplexity int, input model.SetExperimentTagsInput) int
 		SetUp                     func(childComplexity int, input auth.SetUp) int
 		StartCompute              func(childComplexity int, input model.StartComputeInput) int
 		StartRun                  func(childComplexity int, input model.StartRunInput) int
@@ -659,6 +732,7 @@ type ComplexityRoot struct {
 		UndropTable               func(childComplexity int, input model.UndropTableInput) int
 		UpdateCompute             func(childComplexity int, input model.UpdateComputeInput) int
 		UpdateDatabaseMaintenance func(childComplexity int, input model.UpdateDatabaseMaintenanceInput) int
+		UpdateExperiment          func(childComplexity int, input model.UpdateExperimentInput) int
 		UpdateJob                 func(childComplexity int, input model.UpdateJobInput) int
 		UpdateMaintenance         func(childComplexity int, input model.UpdateMaintenanceInput) int
 		UpdateMember              func(childComplexity int, input model.UpdateMemberInput) int
@@ -666,6 +740,7 @@ type ComplexityRoot struct {
 		UpdateQuota               func(childComplexity int, input model.UpdateQuotaInput) int
 		UpdateStorage             func(childComplexity int, input model.UpdateStorageInput) int
 		UpdateTableMaintenance    func(childComplexity int, input model.UpdateTableMaintenanceInput) int
+		UpdateTrackingRun         func(childComplexity int, input model.UpdateTrackingRunInput) int
 		UpdateWarehouse           func(childComplexity int, input model.UpdateWarehouseInput) int
 	}
 
@@ -720,6 +795,8 @@ type ComplexityRoot struct {
 		CronPreview      func(childComplexity int, cron string, timeZone string, count *int) int
 		Database         func(childComplexity int, id string) int
 		Databases        func(childComplexity int, first *int, after *string) int
+		Experiment       func(childComplexity int, id string) int
+		Experiments      func(childComplexity int, filter *string, orderBy []string, view *tracking.View, first *int, after *string) int
 		Flavors          func(childComplexity int) int
 		Instance         func(childComplexity int) int
 		Job              func(childComplexity int, id string) int
@@ -739,6 +816,8 @@ type ComplexityRoot struct {
 		Storage          func(childComplexity int) int
 		Table            func(childComplexity int, id string) int
 		TableByName      func(childComplexity int, database string, schema string, name string) int
+		TrackingRun      func(childComplexity int, id string) int
+		TrackingRuns     func(childComplexity int, experiments []string, filter *string, orderBy []string, view *tracking.View, first *int, after *string) int
 		Viewer           func(childComplexity int) int
 		Warehouse        func(childComplexity int, id string) int
 		Warehouses       func(childComplexity int, first *int, after *string) int
@@ -766,6 +845,14 @@ type ComplexityRoot struct {
 	}
 
 	RepairRunPayload struct {
+		Run func(childComplexity int) int
+	}
+
+	RestoreExperimentPayload struct {
+		Experiment func(childComplexity int) int
+	}
+
+	RestoreTrackingRunPayload struct {
 		Run func(childComplexity int) int
 	}
 
@@ -806,6 +893,7 @@ type ComplexityRoot struct {
 		StartedBy         func(childComplexity int) int
 		Status            func(childComplexity int) int
 		Tasks             func(childComplexity int) int
+		TrackingRuns      func(childComplexity int) int
 		Trigger           func(childComplexity int) int
 	}
 
@@ -842,6 +930,10 @@ type ComplexityRoot struct {
 		Paused       func(childComplexity int) int
 		TimeZone     func(childComplexity int) int
 		WaitingSince func(childComplexity int) int
+	}
+
+	SetExperimentTagsPayload struct {
+		Experiment func(childComplexity int) int
 	}
 
 	SetUpPayload struct {
@@ -969,6 +1061,8 @@ type ComplexityRoot struct {
 		Runs                   func(childComplexity int, filter *job.RunFilter) int
 		StatementUpdated       func(childComplexity int, id string) int
 		StatementsUpdated      func(childComplexity int, filter *model.StatementFilter) int
+		TrackingRunChanges     func(childComplexity int, experiment string) int
+		TrackingRunPoints      func(childComplexity int, run string, keys []string, after []model.TrackingPositionInput) int
 		WarehouseUpdated       func(childComplexity int) int
 	}
 
@@ -1063,6 +1157,76 @@ type ComplexityRoot struct {
 		TimeoutSeconds func(childComplexity int) int
 	}
 
+	TrackingDataset struct {
+		Digest     func(childComplexity int) int
+		Name       func(childComplexity int) int
+		Profile    func(childComplexity int) int
+		Schema     func(childComplexity int) int
+		Source     func(childComplexity int) int
+		SourceType func(childComplexity int) int
+		Tags       func(childComplexity int) int
+	}
+
+	TrackingMetric struct {
+		At     func(childComplexity int) int
+		Key    func(childComplexity int) int
+		Points func(childComplexity int) int
+		Step   func(childComplexity int) int
+		Value  func(childComplexity int) int
+	}
+
+	TrackingPoint struct {
+		At    func(childComplexity int) int
+		Step  func(childComplexity int) int
+		Value func(childComplexity int) int
+	}
+
+	TrackingPointPage struct {
+		PageInfo func(childComplexity int) int
+		Points   func(childComplexity int) int
+	}
+
+	TrackingPoints struct {
+		Cursor func(childComplexity int) int
+		Key    func(childComplexity int) int
+		Points func(childComplexity int) int
+		Reset  func(childComplexity int) int
+		Total  func(childComplexity int) int
+	}
+
+	TrackingRun struct {
+		ArtifactURI func(childComplexity int) int
+		AttemptID   func(childComplexity int) int
+		CreatedAt   func(childComplexity int) int
+		CreatedBy   func(childComplexity int) int
+		DeletedAt   func(childComplexity int) int
+		Experiment  func(childComplexity int) int
+		FinishedAt  func(childComplexity int) int
+		ID          func(childComplexity int) int
+		Inputs      func(childComplexity int) int
+		JobRun      func(childComplexity int) int
+		JobRunID    func(childComplexity int) int
+		Metrics     func(childComplexity int, keys []string) int
+		Name        func(childComplexity int) int
+		Parameters  func(childComplexity int, keys []string) int
+		Points      func(childComplexity int, key string, first *int, after *string) int
+		StartedAt   func(childComplexity int) int
+		State       func(childComplexity int) int
+		Tags        func(childComplexity int, keys []string) int
+		TaskKey     func(childComplexity int) int
+		User        func(childComplexity int) int
+	}
+
+	TrackingRunConnection struct {
+		Edges    func(childComplexity int) int
+		PageInfo func(childComplexity int) int
+	}
+
+	TrackingRunEdge struct {
+		Cursor func(childComplexity int) int
+		Node   func(childComplexity int) int
+	}
+
 	UndropTablePayload struct {
 		Table func(childComplexity int) int
 	}
@@ -1073,6 +1237,10 @@ type ComplexityRoot struct {
 
 	UpdateDatabaseMaintenancePayload struct {
 		Maintenance func(childComplexity int) int
+	}
+
+	UpdateExperimentPayload struct {
+		Experiment func(childComplexity int) int
 	}
 
 	UpdateJobPayload struct {
@@ -1101,6 +1269,10 @@ type ComplexityRoot struct {
 
 	UpdateTableMaintenancePayload struct {
 		Maintenance func(childComplexity int) int
+	}
+
+	UpdateTrackingRunPayload struct {
+		Run func(childComplexity int) int
 	}
 
 	UpdateWarehousePayload struct {
@@ -1743,6 +1915,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.CreateDatabasePayload.Database(childComplexity), true
 
+	case "CreateExperimentPayload.experiment":
+		if e.ComplexityRoot.CreateExperimentPayload.Experiment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateExperimentPayload.Experiment(childComplexity), true
+
 	case "CreateJobPayload.job":
 		if e.ComplexityRoot.CreateJobPayload.Job == nil {
 			break
@@ -1756,6 +1935,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.CreateSchemaPayload.Schema(childComplexity), true
+
+	case "CreateTrackingRunPayload.run":
+		if e.ComplexityRoot.CreateTrackingRunPayload.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.CreateTrackingRunPayload.Run(childComplexity), true
 
 	case "CreateWarehousePayload.warehouse":
 		if e.ComplexityRoot.CreateWarehousePayload.Warehouse == nil {
@@ -1931,6 +2117,20 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.DeleteDatabasePayload.ID(childComplexity), true
 
+	case "DeleteExperimentPayload.id":
+		if e.ComplexityRoot.DeleteExperimentPayload.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteExperimentPayload.ID(childComplexity), true
+
+	case "DeleteExperimentTagPayload.experiment":
+		if e.ComplexityRoot.DeleteExperimentTagPayload.Experiment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteExperimentTagPayload.Experiment(childComplexity), true
+
 	case "DeleteJobPayload.id":
 		if e.ComplexityRoot.DeleteJobPayload.ID == nil {
 			break
@@ -1944,6 +2144,20 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.DeleteSchemaPayload.Name(childComplexity), true
+
+	case "DeleteTrackingRunPayload.id":
+		if e.ComplexityRoot.DeleteTrackingRunPayload.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteTrackingRunPayload.ID(childComplexity), true
+
+	case "DeleteTrackingRunTagPayload.run":
+		if e.ComplexityRoot.DeleteTrackingRunTagPayload.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.DeleteTrackingRunTagPayload.Run(childComplexity), true
 
 	case "DeleteWarehousePayload.id":
 		if e.ComplexityRoot.DeleteWarehousePayload.ID == nil {
@@ -2002,6 +2216,92 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.ExecuteStatementPayload.Statement(childComplexity), true
+
+	case "Experiment.artifactLocation":
+		if e.ComplexityRoot.Experiment.ArtifactLocation == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.ArtifactLocation(childComplexity), true
+	case "Experiment.createdAt":
+		if e.ComplexityRoot.Experiment.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.CreatedAt(childComplexity), true
+	case "Experiment.createdBy":
+		if e.ComplexityRoot.Experiment.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.CreatedBy(childComplexity), true
+	case "Experiment.deletedAt":
+		if e.ComplexityRoot.Experiment.DeletedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.DeletedAt(childComplexity), true
+	case "Experiment.id":
+		if e.ComplexityRoot.Experiment.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.ID(childComplexity), true
+	case "Experiment.name":
+		if e.ComplexityRoot.Experiment.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.Name(childComplexity), true
+	case "Experiment.runs":
+		if e.ComplexityRoot.Experiment.Runs == nil {
+			break
+		}
+
+		args, err := ec.field_Experiment_runs_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Experiment.Runs(childComplexity, args["filter"].(*string), args["orderBy"].([]string), args["view"].(*tracking.View), args["first"].(*int), args["after"].(*string)), true
+	case "Experiment.tags":
+		if e.ComplexityRoot.Experiment.Tags == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.Tags(childComplexity), true
+	case "Experiment.updatedAt":
+		if e.ComplexityRoot.Experiment.UpdatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Experiment.UpdatedAt(childComplexity), true
+
+	case "ExperimentConnection.edges":
+		if e.ComplexityRoot.ExperimentConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExperimentConnection.Edges(childComplexity), true
+	case "ExperimentConnection.pageInfo":
+		if e.ComplexityRoot.ExperimentConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExperimentConnection.PageInfo(childComplexity), true
+
+	case "ExperimentEdge.cursor":
+		if e.ComplexityRoot.ExperimentEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExperimentEdge.Cursor(childComplexity), true
+	case "ExperimentEdge.node":
+		if e.ComplexityRoot.ExperimentEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.ExperimentEdge.Node(childComplexity), true
 
 	case "ExpirePolicy.enabled":
 		if e.ComplexityRoot.ExpirePolicy.Enabled == nil {
@@ -2322,6 +2622,19 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.JobFile.Size(childComplexity), true
+
+	case "KeyValue.key":
+		if e.ComplexityRoot.KeyValue.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.KeyValue.Key(childComplexity), true
+	case "KeyValue.value":
+		if e.ComplexityRoot.KeyValue.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.KeyValue.Value(childComplexity), true
 
 	case "LakeSchema.createdAt":
 		if e.ComplexityRoot.LakeSchema.CreatedAt == nil {
@@ -2911,6 +3224,20 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.LogPage.Size(childComplexity), true
 
+	case "LogTrackingRunInputsPayload.run":
+		if e.ComplexityRoot.LogTrackingRunInputsPayload.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LogTrackingRunInputsPayload.Run(childComplexity), true
+
+	case "LogTrackingRunPayload.logged":
+		if e.ComplexityRoot.LogTrackingRunPayload.Logged == nil {
+			break
+		}
+
+		return e.ComplexityRoot.LogTrackingRunPayload.Logged(childComplexity), true
+
 	case "LoginPayload.viewer":
 		if e.ComplexityRoot.LoginPayload.Viewer == nil {
 			break
@@ -3472,6 +3799,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateDatabase(childComplexity, args["input"].(model.CreateDatabaseInput)), true
+	case "Mutation.createExperiment":
+		if e.ComplexityRoot.Mutation.CreateExperiment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createExperiment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateExperiment(childComplexity, args["input"].(model.CreateExperimentInput)), true
 	case "Mutation.createJob":
 		if e.ComplexityRoot.Mutation.CreateJob == nil {
 			break
@@ -3494,6 +3832,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.CreateSchema(childComplexity, args["input"].(model.CreateSchemaInput)), true
+	case "Mutation.createTrackingRun":
+		if e.ComplexityRoot.Mutation.CreateTrackingRun == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_createTrackingRun_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.CreateTrackingRun(childComplexity, args["input"].(model.CreateTrackingRunInput)), true
 	case "Mutation.createWarehouse":
 		if e.ComplexityRoot.Mutation.CreateWarehouse == nil {
 			break
@@ -3527,6 +3876,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteDatabase(childComplexity, args["input"].(model.DeleteDatabaseInput)), true
+	case "Mutation.deleteExperiment":
+		if e.ComplexityRoot.Mutation.DeleteExperiment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteExperiment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteExperiment(childComplexity, args["input"].(model.DeleteExperimentInput)), true
+	case "Mutation.deleteExperimentTag":
+		if e.ComplexityRoot.Mutation.DeleteExperimentTag == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteExperimentTag_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteExperimentTag(childComplexity, args["input"].(model.DeleteExperimentTagInput)), true
 	case "Mutation.deleteJob":
 		if e.ComplexityRoot.Mutation.DeleteJob == nil {
 			break
@@ -3549,6 +3920,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.DeleteSchema(childComplexity, args["input"].(model.DeleteSchemaInput)), true
+	case "Mutation.deleteTrackingRun":
+		if e.ComplexityRoot.Mutation.DeleteTrackingRun == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteTrackingRun_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteTrackingRun(childComplexity, args["input"].(model.DeleteTrackingRunInput)), true
+	case "Mutation.deleteTrackingRunTag":
+		if e.ComplexityRoot.Mutation.DeleteTrackingRunTag == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_deleteTrackingRunTag_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.DeleteTrackingRunTag(childComplexity, args["input"].(model.DeleteTrackingRunTagInput)), true
 	case "Mutation.deleteWarehouse":
 		if e.ComplexityRoot.Mutation.DeleteWarehouse == nil {
 			break
@@ -3582,6 +3975,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.ExecuteStatement(childComplexity, args["input"].(model.ExecuteStatementInput)), true
+	case "Mutation.logTrackingRun":
+		if e.ComplexityRoot.Mutation.LogTrackingRun == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_logTrackingRun_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.LogTrackingRun(childComplexity, args["input"].(model.LogTrackingRunInput)), true
+	case "Mutation.logTrackingRunInputs":
+		if e.ComplexityRoot.Mutation.LogTrackingRunInputs == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_logTrackingRunInputs_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.LogTrackingRunInputs(childComplexity, args["input"].(model.LogTrackingRunInputsInput)), true
 	case "Mutation.login":
 		if e.ComplexityRoot.Mutation.Login == nil {
 			break
@@ -3649,6 +4064,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RepairRun(childComplexity, args["input"].(model.RepairRunInput)), true
+	case "Mutation.restoreExperiment":
+		if e.ComplexityRoot.Mutation.RestoreExperiment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_restoreExperiment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RestoreExperiment(childComplexity, args["input"].(model.RestoreExperimentInput)), true
+	case "Mutation.restoreTrackingRun":
+		if e.ComplexityRoot.Mutation.RestoreTrackingRun == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_restoreTrackingRun_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.RestoreTrackingRun(childComplexity, args["input"].(model.RestoreTrackingRunInput)), true
 	case "Mutation.revokeApiKey":
 		if e.ComplexityRoot.Mutation.RevokeAPIKey == nil {
 			break
@@ -3693,6 +4130,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.RunTableMaintenance(childComplexity, args["input"].(model.RunTableMaintenanceInput)), true
+	case "Mutation.setExperimentTags":
+		if e.ComplexityRoot.Mutation.SetExperimentTags == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_setExperimentTags_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.SetExperimentTags(childComplexity, args["input"].(model.SetExperimentTagsInput)), true
 	case "Mutation.setUp":
 		if e.ComplexityRoot.Mutation.SetUp == nil {
 			break
@@ -3792,6 +4240,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateDatabaseMaintenance(childComplexity, args["input"].(model.UpdateDatabaseMaintenanceInput)), true
+	case "Mutation.updateExperiment":
+		if e.ComplexityRoot.Mutation.UpdateExperiment == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateExperiment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateExperiment(childComplexity, args["input"].(model.UpdateExperimentInput)), true
 	case "Mutation.updateJob":
 		if e.ComplexityRoot.Mutation.UpdateJob == nil {
 			break
@@ -3869,6 +4328,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Mutation.UpdateTableMaintenance(childComplexity, args["input"].(model.UpdateTableMaintenanceInput)), true
+	case "Mutation.updateTrackingRun":
+		if e.ComplexityRoot.Mutation.UpdateTrackingRun == nil {
+			break
+		}
+
+		args, err := ec.field_Mutation_updateTrackingRun_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Mutation.UpdateTrackingRun(childComplexity, args["input"].(model.UpdateTrackingRunInput)), true
 	case "Mutation.updateWarehouse":
 		if e.ComplexityRoot.Mutation.UpdateWarehouse == nil {
 			break
@@ -4107,6 +4577,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.Databases(childComplexity, args["first"].(*int), args["after"].(*string)), true
+	case "Query.experiment":
+		if e.ComplexityRoot.Query.Experiment == nil {
+			break
+		}
+
+		args, err := ec.field_Query_experiment_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Experiment(childComplexity, args["id"].(string)), true
+	case "Query.experiments":
+		if e.ComplexityRoot.Query.Experiments == nil {
+			break
+		}
+
+		args, err := ec.field_Query_experiments_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.Experiments(childComplexity, args["filter"].(*string), args["orderBy"].([]string), args["view"].(*tracking.View), args["first"].(*int), args["after"].(*string)), true
 	case "Query.flavors":
 		if e.ComplexityRoot.Query.Flavors == nil {
 			break
@@ -4282,6 +4774,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Query.TableByName(childComplexity, args["database"].(string), args["schema"].(string), args["name"].(string)), true
+	case "Query.trackingRun":
+		if e.ComplexityRoot.Query.TrackingRun == nil {
+			break
+		}
+
+		args, err := ec.field_Query_trackingRun_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.TrackingRun(childComplexity, args["id"].(string)), true
+	case "Query.trackingRuns":
+		if e.ComplexityRoot.Query.TrackingRuns == nil {
+			break
+		}
+
+		args, err := ec.field_Query_trackingRuns_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Query.TrackingRuns(childComplexity, args["experiments"].([]string), args["filter"].(*string), args["orderBy"].([]string), args["view"].(*tracking.View), args["first"].(*int), args["after"].(*string)), true
 	case "Query.viewer":
 		if e.ComplexityRoot.Query.Viewer == nil {
 			break
@@ -4375,6 +4889,20 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.RepairRunPayload.Run(childComplexity), true
+
+	case "RestoreExperimentPayload.experiment":
+		if e.ComplexityRoot.RestoreExperimentPayload.Experiment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreExperimentPayload.Experiment(childComplexity), true
+
+	case "RestoreTrackingRunPayload.run":
+		if e.ComplexityRoot.RestoreTrackingRunPayload.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.RestoreTrackingRunPayload.Run(childComplexity), true
 
 	case "ResultChunk.bytes":
 		if e.ComplexityRoot.ResultChunk.Bytes == nil {
@@ -4524,6 +5052,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Run.Tasks(childComplexity), true
+	case "Run.trackingRuns":
+		if e.ComplexityRoot.Run.TrackingRuns == nil {
+			break
+		}
+
+		return e.ComplexityRoot.Run.TrackingRuns(childComplexity), true
 	case "Run.trigger":
 		if e.ComplexityRoot.Run.Trigger == nil {
 			break
@@ -4643,6 +5177,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Schedule.WaitingSince(childComplexity), true
+
+	case "SetExperimentTagsPayload.experiment":
+		if e.ComplexityRoot.SetExperimentTagsPayload.Experiment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.SetExperimentTagsPayload.Experiment(childComplexity), true
 
 	case "SetUpPayload.viewer":
 		if e.ComplexityRoot.SetUpPayload.Viewer == nil {
@@ -5173,6 +5714,28 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.Subscription.StatementsUpdated(childComplexity, args["filter"].(*model.StatementFilter)), true
+	case "Subscription.trackingRunChanges":
+		if e.ComplexityRoot.Subscription.TrackingRunChanges == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_trackingRunChanges_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.TrackingRunChanges(childComplexity, args["experiment"].(string)), true
+	case "Subscription.trackingRunPoints":
+		if e.ComplexityRoot.Subscription.TrackingRunPoints == nil {
+			break
+		}
+
+		args, err := ec.field_Subscription_trackingRunPoints_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.Subscription.TrackingRunPoints(childComplexity, args["run"].(string), args["keys"].([]string), args["after"].([]model.TrackingPositionInput)), true
 	case "Subscription.warehouseUpdated":
 		if e.ComplexityRoot.Subscription.WarehouseUpdated == nil {
 			break
@@ -5522,6 +6085,310 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.TaskSpec.TimeoutSeconds(childComplexity), true
 
+	case "TrackingDataset.digest":
+		if e.ComplexityRoot.TrackingDataset.Digest == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingDataset.Digest(childComplexity), true
+	case "TrackingDataset.name":
+		if e.ComplexityRoot.TrackingDataset.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingDataset.Name(childComplexity), true
+	case "TrackingDataset.profile":
+		if e.ComplexityRoot.TrackingDataset.Profile == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingDataset.Profile(childComplexity), true
+	case "TrackingDataset.schema":
+		if e.ComplexityRoot.TrackingDataset.Schema == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingDataset.Schema(childComplexity), true
+	case "TrackingDataset.source":
+		if e.ComplexityRoot.TrackingDataset.Source == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingDataset.Source(childComplexity), true
+	case "TrackingDataset.sourceType":
+		if e.ComplexityRoot.TrackingDataset.SourceType == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingDataset.SourceType(childComplexity), true
+	case "TrackingDataset.tags":
+		if e.ComplexityRoot.TrackingDataset.Tags == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingDataset.Tags(childComplexity), true
+
+	case "TrackingMetric.timestamp":
+		if e.ComplexityRoot.TrackingMetric.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingMetric.At(childComplexity), true
+	case "TrackingMetric.key":
+		if e.ComplexityRoot.TrackingMetric.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingMetric.Key(childComplexity), true
+	case "TrackingMetric.points":
+		if e.ComplexityRoot.TrackingMetric.Points == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingMetric.Points(childComplexity), true
+	case "TrackingMetric.step":
+		if e.ComplexityRoot.TrackingMetric.Step == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingMetric.Step(childComplexity), true
+	case "TrackingMetric.value":
+		if e.ComplexityRoot.TrackingMetric.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingMetric.Value(childComplexity), true
+
+	case "TrackingPoint.timestamp":
+		if e.ComplexityRoot.TrackingPoint.At == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoint.At(childComplexity), true
+	case "TrackingPoint.step":
+		if e.ComplexityRoot.TrackingPoint.Step == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoint.Step(childComplexity), true
+	case "TrackingPoint.value":
+		if e.ComplexityRoot.TrackingPoint.Value == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoint.Value(childComplexity), true
+
+	case "TrackingPointPage.pageInfo":
+		if e.ComplexityRoot.TrackingPointPage.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPointPage.PageInfo(childComplexity), true
+	case "TrackingPointPage.points":
+		if e.ComplexityRoot.TrackingPointPage.Points == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPointPage.Points(childComplexity), true
+
+	case "TrackingPoints.cursor":
+		if e.ComplexityRoot.TrackingPoints.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoints.Cursor(childComplexity), true
+	case "TrackingPoints.key":
+		if e.ComplexityRoot.TrackingPoints.Key == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoints.Key(childComplexity), true
+	case "TrackingPoints.points":
+		if e.ComplexityRoot.TrackingPoints.Points == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoints.Points(childComplexity), true
+	case "TrackingPoints.reset":
+		if e.ComplexityRoot.TrackingPoints.Reset == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoints.Reset(childComplexity), true
+	case "TrackingPoints.total":
+		if e.ComplexityRoot.TrackingPoints.Total == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingPoints.Total(childComplexity), true
+
+	case "TrackingRun.artifactUri":
+		if e.ComplexityRoot.TrackingRun.ArtifactURI == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.ArtifactURI(childComplexity), true
+	case "TrackingRun.attemptId":
+		if e.ComplexityRoot.TrackingRun.AttemptID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.AttemptID(childComplexity), true
+	case "TrackingRun.createdAt":
+		if e.ComplexityRoot.TrackingRun.CreatedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.CreatedAt(childComplexity), true
+	case "TrackingRun.createdBy":
+		if e.ComplexityRoot.TrackingRun.CreatedBy == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.CreatedBy(childComplexity), true
+	case "TrackingRun.deletedAt":
+		if e.ComplexityRoot.TrackingRun.DeletedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.DeletedAt(childComplexity), true
+	case "TrackingRun.experiment", "TrackingRun.experimentId":
+		if e.ComplexityRoot.TrackingRun.Experiment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.Experiment(childComplexity), true
+	case "TrackingRun.finishedAt":
+		if e.ComplexityRoot.TrackingRun.FinishedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.FinishedAt(childComplexity), true
+	case "TrackingRun.id":
+		if e.ComplexityRoot.TrackingRun.ID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.ID(childComplexity), true
+	case "TrackingRun.inputs":
+		if e.ComplexityRoot.TrackingRun.Inputs == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.Inputs(childComplexity), true
+	case "TrackingRun.jobRun":
+		if e.ComplexityRoot.TrackingRun.JobRun == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.JobRun(childComplexity), true
+	case "TrackingRun.jobRunId":
+		if e.ComplexityRoot.TrackingRun.JobRunID == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.JobRunID(childComplexity), true
+	case "TrackingRun.metrics":
+		if e.ComplexityRoot.TrackingRun.Metrics == nil {
+			break
+		}
+
+		args, err := ec.field_TrackingRun_metrics_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.TrackingRun.Metrics(childComplexity, args["keys"].([]string)), true
+	case "TrackingRun.name":
+		if e.ComplexityRoot.TrackingRun.Name == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.Name(childComplexity), true
+	case "TrackingRun.parameters":
+		if e.ComplexityRoot.TrackingRun.Parameters == nil {
+			break
+		}
+
+		args, err := ec.field_TrackingRun_parameters_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.TrackingRun.Parameters(childComplexity, args["keys"].([]string)), true
+	case "TrackingRun.points":
+		if e.ComplexityRoot.TrackingRun.Points == nil {
+			break
+		}
+
+		args, err := ec.field_TrackingRun_points_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.TrackingRun.Points(childComplexity, args["key"].(string), args["first"].(*int), args["after"].(*string)), true
+	case "TrackingRun.startedAt":
+		if e.ComplexityRoot.TrackingRun.StartedAt == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.StartedAt(childComplexity), true
+	case "TrackingRun.state":
+		if e.ComplexityRoot.TrackingRun.State == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.State(childComplexity), true
+	case "TrackingRun.tags":
+		if e.ComplexityRoot.TrackingRun.Tags == nil {
+			break
+		}
+
+		args, err := ec.field_TrackingRun_tags_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.TrackingRun.Tags(childComplexity, args["keys"].([]string)), true
+	case "TrackingRun.taskKey":
+		if e.ComplexityRoot.TrackingRun.TaskKey == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.TaskKey(childComplexity), true
+	case "TrackingRun.user":
+		if e.ComplexityRoot.TrackingRun.User == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.User(childComplexity), true
+
+	case "TrackingRunConnection.edges":
+		if e.ComplexityRoot.TrackingRunConnection.Edges == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRunConnection.Edges(childComplexity), true
+	case "TrackingRunConnection.pageInfo":
+		if e.ComplexityRoot.TrackingRunConnection.PageInfo == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRunConnection.PageInfo(childComplexity), true
+
+	case "TrackingRunEdge.cursor":
+		if e.ComplexityRoot.TrackingRunEdge.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRunEdge.Cursor(childComplexity), true
+	case "TrackingRunEdge.node":
+		if e.ComplexityRoot.TrackingRunEdge.Node == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRunEdge.Node(childComplexity), true
+
 	case "UndropTablePayload.table":
 		if e.ComplexityRoot.UndropTablePayload.Table == nil {
 			break
@@ -5542,6 +6409,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UpdateDatabaseMaintenancePayload.Maintenance(childComplexity), true
+
+	case "UpdateExperimentPayload.experiment":
+		if e.ComplexityRoot.UpdateExperimentPayload.Experiment == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateExperimentPayload.Experiment(childComplexity), true
 
 	case "UpdateJobPayload.job":
 		if e.ComplexityRoot.UpdateJobPayload.Job == nil {
@@ -5591,6 +6465,13 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.UpdateTableMaintenancePayload.Maintenance(childComplexity), true
+
+	case "UpdateTrackingRunPayload.run":
+		if e.ComplexityRoot.UpdateTrackingRunPayload.Run == nil {
+			break
+		}
+
+		return e.ComplexityRoot.UpdateTrackingRunPayload.Run(childComplexity), true
 
 	case "UpdateWarehousePayload.warehouse":
 		if e.ComplexityRoot.UpdateWarehousePayload.Warehouse == nil {
@@ -5896,19 +6777,28 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputCreateAPIKeyInput,
 		ec.unmarshalInputCreateComputeInput,
 		ec.unmarshalInputCreateDatabaseInput,
+		ec.unmarshalInputCreateExperimentInput,
 		ec.unmarshalInputCreateJobInput,
 		ec.unmarshalInputCreateSchemaInput,
+		ec.unmarshalInputCreateTrackingRunInput,
 		ec.unmarshalInputCreateWarehouseInput,
 		ec.unmarshalInputDeleteComputeInput,
 		ec.unmarshalInputDeleteDatabaseInput,
+		ec.unmarshalInputDeleteExperimentInput,
+		ec.unmarshalInputDeleteExperimentTagInput,
 		ec.unmarshalInputDeleteJobInput,
 		ec.unmarshalInputDeleteSchemaInput,
+		ec.unmarshalInputDeleteTrackingRunInput,
+		ec.unmarshalInputDeleteTrackingRunTagInput,
 		ec.unmarshalInputDeleteWarehouseInput,
 		ec.unmarshalInputDropTableInput,
 		ec.unmarshalInputExecuteStatementInput,
 		ec.unmarshalInputExpirePolicyInput,
 		ec.unmarshalInputJobFileInput,
 		ec.unmarshalInputJobFilter,
+		ec.unmarshalInputKeyValueInput,
+		ec.unmarshalInputLogTrackingRunInput,
+		ec.unmarshalInputLogTrackingRunInputsInput,
 		ec.unmarshalInputLoginInput,
 		ec.unmarshalInputMaintenancePolicyInput,
 		ec.unmarshalInputMaintenanceScheduleInput,
@@ -5918,6 +6808,8 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRemoveMemberInput,
 		ec.unmarshalInputRenameTableInput,
 		ec.unmarshalInputRepairRunInput,
+		ec.unmarshalInputRestoreExperimentInput,
+		ec.unmarshalInputRestoreTrackingRunInput,
 		ec.unmarshalInputRevokeAPIKeyInput,
 		ec.unmarshalInputRotateAgentTokenInput,
 		ec.unmarshalInputRunDatabaseMaintenanceInput,
@@ -5925,6 +6817,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputRunTableMaintenanceInput,
 		ec.unmarshalInputScheduleChangeInput,
 		ec.unmarshalInputScheduleInput,
+		ec.unmarshalInputSetExperimentTagsInput,
 		ec.unmarshalInputSetUpInput,
 		ec.unmarshalInputStartComputeInput,
 		ec.unmarshalInputStartRunInput,
@@ -5933,9 +6826,13 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputStopComputeInput,
 		ec.unmarshalInputStopWarehouseInput,
 		ec.unmarshalInputTaskSpecInput,
+		ec.unmarshalInputTrackingDatasetInput,
+		ec.unmarshalInputTrackingPointInput,
+		ec.unmarshalInputTrackingPositionInput,
 		ec.unmarshalInputUndropTableInput,
 		ec.unmarshalInputUpdateComputeInput,
 		ec.unmarshalInputUpdateDatabaseMaintenanceInput,
+		ec.unmarshalInputUpdateExperimentInput,
 		ec.unmarshalInputUpdateJobInput,
 		ec.unmarshalInputUpdateMaintenanceInput,
 		ec.unmarshalInputUpdateMemberInput,
@@ -5943,6 +6840,7 @@ func (e *executableSchema) Exec(ctx context.Context) graphql.ResponseHandler {
 		ec.unmarshalInputUpdateQuotaInput,
 		ec.unmarshalInputUpdateStorageInput,
 		ec.unmarshalInputUpdateTableMaintenanceInput,
+		ec.unmarshalInputUpdateTrackingRunInput,
 		ec.unmarshalInputUpdateWarehouseInput,
 		ec.unmarshalInputVariableInput,
 	)
@@ -6309,6 +7207,79 @@ extend type Mutation {
   createSchema(input: CreateSchemaInput!): CreateSchemaPayload!
   "Refused while the schema holds a table, a view or another schema."
   deleteSchema(input: DeleteSchemaInput!): DeleteSchemaPayload!
+}
+`, BuiltIn: false},
+	{Name: "../schema/experiment.graphqls", Input: `"Selects by deletion."
+enum TrackingView { ACTIVE DELETED ALL }
+
+"A tag or a parameter."
+type KeyValue { key: String! value: String! }
+input KeyValueInput { key: String! value: String! }
+
+"A group of tracking runs. Every workspace has the experiment 0, Default."
+type Experiment {
+  "A number in the workspace."
+  id: ID!
+  "Unique in the workspace, deleted experiments included."
+  name: String!
+  "The URI below which its runs have their artifacts."
+  artifactLocation: String!
+  "By key."
+  tags: [KeyValue!]!
+  "Its creator: a member's e-mail, an API key's name, or the name of a task's job."
+  createdBy: String!
+  createdAt: Time!
+  updatedAt: Time!
+  "Its runs are deleted with it. After 30 days they are erased."
+  deletedAt: Time
+  "As the query trackingRuns."
+  runs(filter: String, orderBy: [String!], view: TrackingView = ACTIVE, first: Int = 50, after: String): TrackingRunConnection!
+}
+type ExperimentEdge { cursor: String! node: Experiment! }
+type ExperimentConnection { edges: [ExperimentEdge!]! pageInfo: PageInfo! }
+
+extend type Query {
+  "Also a deleted one."
+  experiment(id: ID!): Experiment
+  """
+  Experiments that match, newest first unless orderBy says otherwise. filter and orderBy are in the
+  language of MLflow's searches, such as name LIKE 'churn%' and name ASC.
+  """
+  experiments(filter: String, orderBy: [String!], view: TrackingView = ACTIVE, first: Int = 50, after: String): ExperimentConnection!
+}
+
+input CreateExperimentInput {
+  name: String!
+  "Defaults to the platform's own storage."
+  artifactLocation: String
+  tags: [KeyValueInput!]
+  "For a day, the same key returns the same experiment."
+  idempotencyKey: String
+}
+type CreateExperimentPayload { experiment: Experiment! }
+"A field that is left out does not change."
+input UpdateExperimentInput { id: ID! name: String }
+type UpdateExperimentPayload { experiment: Experiment! }
+input DeleteExperimentInput { id: ID! }
+type DeleteExperimentPayload { id: ID! }
+input RestoreExperimentInput { id: ID! }
+type RestoreExperimentPayload { experiment: Experiment! }
+input SetExperimentTagsInput { id: ID! tags: [KeyValueInput!]! }
+type SetExperimentTagsPayload { experiment: Experiment! }
+input DeleteExperimentTagInput { id: ID! key: String! }
+type DeleteExperimentTagPayload { experiment: Experiment! }
+
+extend type Mutation {
+  createExperiment(input: CreateExperimentInput!): CreateExperimentPayload!
+  "CONFLICT for a deleted experiment."
+  updateExperiment(input: UpdateExperimentInput!): UpdateExperimentPayload!
+  "Deletes its runs with it. It can be restored for 30 days. CONFLICT for Default."
+  deleteExperiment(input: DeleteExperimentInput!): DeleteExperimentPayload!
+  "Brings it back with its runs, except for those that were deleted before it."
+  restoreExperiment(input: RestoreExperimentInput!): RestoreExperimentPayload!
+  "Adds tags, or replaces their values. Other tags do not change."
+  setExperimentTags(input: SetExperimentTagsInput!): SetExperimentTagsPayload!
+  deleteExperimentTag(input: DeleteExperimentTagInput!): DeleteExperimentTagPayload!
 }
 `, BuiltIn: false},
 	{Name: "../schema/job.graphqls", Input: `"A single command, or tasks that depend on each other."
@@ -7083,7 +8054,7 @@ enum QuotaUnit { COUNT BYTES }
 extend type Query { quotas: [Quota!]! }
 input UpdateQuotaInput {
   name: String!
-  "null stands for the default."
+  "Required. null stands for the default."
   limit: Int64
 }
 type UpdateQuotaPayload { quota: Quota! }
@@ -7526,8 +8497,8 @@ input StatementFilter {
 
 extend type Query {
   """
-  Statements of all users, newest first. Those of the platform are listed only with purpose. A page holds at most 4 MiB of text, so it may be shorter
-  than requested.
+  Statements of all users, newest first. Those of the platform are listed only with purpose. A page
+  holds at most 4 MiB of text, so it may be shorter than requested.
   """
   statements(first: Int = 50, after: String, filter: StatementFilter): StatementConnection!
   statement(id: ID!): Statement
@@ -7805,6 +8776,229 @@ extend type Mutation {
   purgeTable(input: PurgeTableInput!): PurgeTablePayload!
   "Renames a table or a view, or moves it to another schema of its database."
   renameTable(input: RenameTableInput!): RenameTablePayload!
+}
+`, BuiltIn: false},
+	{Name: "../schema/trackingrun.graphqls", Input: `"""
+A value of a metric: a number, or one of the strings NaN, Infinity and -Infinity.
+"""
+scalar MetricValue
+
+"""
+State of a tracking run, as its client says. The last three are final; a run can be set to RUNNING
+again, to be resumed.
+"""
+enum TrackingRunState { SCHEDULED RUNNING FINISHED FAILED KILLED }
+
+"One execution that logs to an experiment. It is not a run of a job."
+type TrackingRun {
+  "32 hex digits."
+  id: ID!
+  experiment: Experiment!
+  experimentId: ID!
+  name: String!
+  state: TrackingRunState!
+  "The user's name, as the client says."
+  user: String
+  "Its creator: a member's e-mail, an API key's name, or the name of a task's job."
+  createdBy: String!
+  createdAt: Time!
+  "As the client says."
+  startedAt: Time!
+  finishedAt: Time
+  "When it or its experiment was deleted. After 30 days it is erased."
+  deletedAt: Time
+  artifactUri: String!
+  "Its metrics by key, or those with the keys."
+  metrics(keys: [String!]): [TrackingMetric!]!
+  "By key, or those with the keys."
+  parameters(keys: [String!]): [KeyValue!]!
+  "By key, or those with the keys."
+  tags(keys: [String!]): [KeyValue!]!
+  "The datasets that it used, as the client says."
+  inputs: [TrackingDataset!]!
+  """
+  A metric's history by time, step and value: at most 1,000 points of it. A key that the run does not
+  have has no points.
+  """
+  points(key: String!, first: Int = 1000, after: String): TrackingPointPage!
+  "The run of the job whose task created it. Null for other runs, and after the job's run is removed."
+  jobRun: Run
+  "Kept after the job's run is removed. Null if no task created it."
+  jobRunId: ID
+  "Key of the task that created it. Null for other runs, and for a job with a single command."
+  taskKey: String
+  attemptId: ID
+}
+type TrackingRunEdge { cursor: String! node: TrackingRun! }
+type TrackingRunConnection { edges: [TrackingRunEdge!]! pageInfo: PageInfo! }
+
+"""
+A metric with its latest point: the greatest by step, then time, then value, where NaN counts as 0.
+"""
+type TrackingMetric {
+  key: String!
+  value: MetricValue!
+  step: Int64!
+  "Milliseconds since 1970."
+  timestamp: Int64!
+  "Number of its points."
+  points: Int64!
+}
+
+"One value of a metric."
+type TrackingPoint {
+  step: Int64!
+  "Milliseconds since 1970."
+  timestamp: Int64!
+  value: MetricValue!
+}
+type TrackingPointPage { points: [TrackingPoint!]! pageInfo: PageInfo! }
+
+"A dataset that a run used, as the client says."
+type TrackingDataset {
+  name: String!
+  digest: String!
+  sourceType: String!
+  source: String!
+  schema: String
+  profile: String
+  "Such as mlflow.data.context."
+  tags: [KeyValue!]!
+}
+
+"What was logged to one metric of a run since the last event."
+type TrackingPoints {
+  key: String!
+  "In the order of the history."
+  points: [TrackingPoint!]!
+  """
+  True if points were added before those that were sent, for example by a second writer. Then points
+  is empty: read the metric's history again.
+  """
+  reset: Boolean!
+  "Number of the metric's points up to here."
+  total: Int64!
+  "Where the history continues."
+  cursor: String!
+}
+
+extend type Run {
+  "The first 100 tracking runs that its tasks created, oldest first."
+  trackingRuns: [TrackingRun!]!
+}
+
+extend type Query {
+  """
+  Runs of the experiments that match. filter and orderBy are in the language of MLflow's searches,
+  such as metrics.loss < 0.1 and params.model = 'tree', and metrics.loss ASC. The order ends with the
+  start, newest first. A page holds at most 8 MiB of logged values, so it may be shorter than
+  requested.
+  """
+  trackingRuns(experiments: [ID!]!, filter: String, orderBy: [String!], view: TrackingView = ACTIVE, first: Int = 50, after: String): TrackingRunConnection!
+  "Also a deleted one."
+  trackingRun(id: ID!): TrackingRun
+}
+
+input CreateTrackingRunInput {
+  "Defaults to the experiment 0, Default."
+  experiment: ID
+  "Defaults to an invented name."
+  name: String
+  user: String
+  "Defaults to now."
+  startedAt: Time
+  tags: [KeyValueInput!]
+  "For a day, the same key returns the same run."
+  idempotencyKey: String
+}
+type CreateTrackingRunPayload { run: TrackingRun! }
+"A field that is left out does not change."
+input UpdateTrackingRunInput {
+  id: ID!
+  name: String
+  state: TrackingRunState
+  "With a final state. Defaults to now."
+  finishedAt: Time
+}
+type UpdateTrackingRunPayload { run: TrackingRun! }
+input DeleteTrackingRunInput { id: ID! }
+type DeleteTrackingRunPayload { id: ID! }
+input RestoreTrackingRunInput { id: ID! }
+type RestoreTrackingRunPayload { run: TrackingRun! }
+
+input TrackingPointInput {
+  key: String!
+  value: MetricValue!
+  step: Int64 = "0"
+  "Milliseconds since 1970. Defaults to now."
+  timestamp: Int64
+}
+"At most 1,000 values, of them 100 parameters and 100 tags."
+input LogTrackingRunInput {
+  id: ID!
+  "A point that the run has changes nothing."
+  points: [TrackingPointInput!]
+  "CONFLICT for a parameter that has another value."
+  parameters: [KeyValueInput!]
+  "Tags that begin with millpond. are the platform's."
+  tags: [KeyValueInput!]
+}
+type LogTrackingRunPayload {
+  "Number of points that were sent."
+  logged: Int!
+}
+input DeleteTrackingRunTagInput { id: ID! key: String! }
+type DeleteTrackingRunTagPayload { run: TrackingRun! }
+input TrackingDatasetInput {
+  name: String!
+  digest: String!
+  sourceType: String!
+  source: String!
+  schema: String
+  profile: String
+  tags: [KeyValueInput!]
+}
+input LogTrackingRunInputsInput { id: ID! inputs: [TrackingDatasetInput!]! }
+type LogTrackingRunInputsPayload { run: TrackingRun! }
+
+extend type Mutation {
+  createTrackingRun(input: CreateTrackingRunInput!): CreateTrackingRunPayload!
+  "CONFLICT for a deleted run."
+  updateTrackingRun(input: UpdateTrackingRunInput!): UpdateTrackingRunPayload!
+  "It can be restored for 30 days."
+  deleteTrackingRun(input: DeleteTrackingRunInput!): DeleteTrackingRunPayload!
+  "CONFLICT if its experiment is deleted."
+  restoreTrackingRun(input: RestoreTrackingRunInput!): RestoreTrackingRunPayload!
+  "Adds all of the values or nothing."
+  logTrackingRun(input: LogTrackingRunInput!): LogTrackingRunPayload!
+  deleteTrackingRunTag(input: DeleteTrackingRunTagInput!): DeleteTrackingRunTagPayload!
+  "The same dataset again adds its tags."
+  logTrackingRunInputs(input: LogTrackingRunInputsInput!): LogTrackingRunInputsPayload!
+}
+
+"How far a reader knows a metric's history."
+input TrackingPositionInput {
+  key: String!
+  "Number of points up to the cursor."
+  total: Int64!
+  "Of an event, or endCursor of a page of points."
+  cursor: String!
+}
+
+extend type Subscription {
+  """
+  Sends the experiment's runs: at first those that are not over, and those that ended in the last
+  minute and are among the 200 that changed last. Then it sends each run that is new, or whose name,
+  state, times or deletion change. Points, parameters and tags are no changes.
+  """
+  trackingRunChanges(experiment: ID!): TrackingRun!
+  """
+  Sends a run's new points as they are logged, at most four times a second and 1,000 points an event,
+  of all metrics or of those with the keys. Without after, it first sends a reset of every metric that
+  has points. With after, it continues there, and sends other metrics from their first point. It ends
+  when the run is erased.
+  """
+  trackingRunPoints(run: ID!, keys: [String!], after: [TrackingPositionInput!]): [TrackingPoints!]!
 }
 `, BuiltIn: false},
 	{Name: "../schema/user.graphqls", Input: `"""
@@ -8351,6 +9545,14 @@ func (ec *executionContext) childFields_CreateDatabasePayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type CreateDatabasePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_CreateExperimentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "experiment":
+		return ec.fieldContext_CreateExperimentPayload_experiment(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateExperimentPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_CreateJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "job":
@@ -8365,6 +9567,14 @@ func (ec *executionContext) childFields_CreateSchemaPayload(ctx context.Context,
 		return ec.fieldContext_CreateSchemaPayload_schema(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type CreateSchemaPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_CreateTrackingRunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "run":
+		return ec.fieldContext_CreateTrackingRunPayload_run(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type CreateTrackingRunPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_CreateWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8471,6 +9681,22 @@ func (ec *executionContext) childFields_DeleteDatabasePayload(ctx context.Contex
 	return nil, fmt.Errorf("no field named %q was found under type DeleteDatabasePayload", field.Name)
 }
 
+func (ec *executionContext) childFields_DeleteExperimentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_DeleteExperimentPayload_id(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteExperimentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DeleteExperimentTagPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "experiment":
+		return ec.fieldContext_DeleteExperimentTagPayload_experiment(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteExperimentTagPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_DeleteJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "id":
@@ -8485,6 +9711,22 @@ func (ec *executionContext) childFields_DeleteSchemaPayload(ctx context.Context,
 		return ec.fieldContext_DeleteSchemaPayload_name(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type DeleteSchemaPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DeleteTrackingRunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_DeleteTrackingRunPayload_id(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteTrackingRunPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_DeleteTrackingRunTagPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "run":
+		return ec.fieldContext_DeleteTrackingRunTagPayload_run(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type DeleteTrackingRunTagPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_DeleteWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8527,6 +9769,50 @@ func (ec *executionContext) childFields_ExecuteStatementPayload(ctx context.Cont
 		return ec.fieldContext_ExecuteStatementPayload_chunk(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type ExecuteStatementPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_Experiment(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_Experiment_id(ctx, field)
+	case "name":
+		return ec.fieldContext_Experiment_name(ctx, field)
+	case "artifactLocation":
+		return ec.fieldContext_Experiment_artifactLocation(ctx, field)
+	case "tags":
+		return ec.fieldContext_Experiment_tags(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_Experiment_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_Experiment_createdAt(ctx, field)
+	case "updatedAt":
+		return ec.fieldContext_Experiment_updatedAt(ctx, field)
+	case "deletedAt":
+		return ec.fieldContext_Experiment_deletedAt(ctx, field)
+	case "runs":
+		return ec.fieldContext_Experiment_runs(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type Experiment", field.Name)
+}
+
+func (ec *executionContext) childFields_ExperimentConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_ExperimentConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_ExperimentConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExperimentConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_ExperimentEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_ExperimentEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_ExperimentEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type ExperimentEdge", field.Name)
 }
 
 func (ec *executionContext) childFields_ExpirePolicy(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8683,6 +9969,16 @@ func (ec *executionContext) childFields_JobFile(ctx context.Context, field graph
 		return ec.fieldContext_JobFile_executable(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type JobFile", field.Name)
+}
+
+func (ec *executionContext) childFields_KeyValue(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_KeyValue_key(ctx, field)
+	case "value":
+		return ec.fieldContext_KeyValue_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type KeyValue", field.Name)
 }
 
 func (ec *executionContext) childFields_LakeSchema(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -8941,6 +10237,22 @@ func (ec *executionContext) childFields_LogPage(ctx context.Context, field graph
 		return ec.fieldContext_LogPage_eof(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type LogPage", field.Name)
+}
+
+func (ec *executionContext) childFields_LogTrackingRunInputsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "run":
+		return ec.fieldContext_LogTrackingRunInputsPayload_run(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LogTrackingRunInputsPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_LogTrackingRunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "logged":
+		return ec.fieldContext_LogTrackingRunPayload_logged(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type LogTrackingRunPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_LoginPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -9329,6 +10641,22 @@ func (ec *executionContext) childFields_RepairRunPayload(ctx context.Context, fi
 	return nil, fmt.Errorf("no field named %q was found under type RepairRunPayload", field.Name)
 }
 
+func (ec *executionContext) childFields_RestoreExperimentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "experiment":
+		return ec.fieldContext_RestoreExperimentPayload_experiment(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RestoreExperimentPayload", field.Name)
+}
+
+func (ec *executionContext) childFields_RestoreTrackingRunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "run":
+		return ec.fieldContext_RestoreTrackingRunPayload_run(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type RestoreTrackingRunPayload", field.Name)
+}
+
 func (ec *executionContext) childFields_ResultChunk(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "rows":
@@ -9405,6 +10733,8 @@ func (ec *executionContext) childFields_Run(ctx context.Context, field graphql.C
 		return ec.fieldContext_Run_command(ctx, field)
 	case "lineage":
 		return ec.fieldContext_Run_lineage(ctx, field)
+	case "trackingRuns":
+		return ec.fieldContext_Run_trackingRuns(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Run", field.Name)
 }
@@ -9477,6 +10807,14 @@ func (ec *executionContext) childFields_Schedule(ctx context.Context, field grap
 		return ec.fieldContext_Schedule_lastMissedAt(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type Schedule", field.Name)
+}
+
+func (ec *executionContext) childFields_SetExperimentTagsPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "experiment":
+		return ec.fieldContext_SetExperimentTagsPayload_experiment(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type SetExperimentTagsPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_SetUpPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -9893,6 +11231,148 @@ func (ec *executionContext) childFields_TaskSpec(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type TaskSpec", field.Name)
 }
 
+func (ec *executionContext) childFields_TrackingDataset(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "name":
+		return ec.fieldContext_TrackingDataset_name(ctx, field)
+	case "digest":
+		return ec.fieldContext_TrackingDataset_digest(ctx, field)
+	case "sourceType":
+		return ec.fieldContext_TrackingDataset_sourceType(ctx, field)
+	case "source":
+		return ec.fieldContext_TrackingDataset_source(ctx, field)
+	case "schema":
+		return ec.fieldContext_TrackingDataset_schema(ctx, field)
+	case "profile":
+		return ec.fieldContext_TrackingDataset_profile(ctx, field)
+	case "tags":
+		return ec.fieldContext_TrackingDataset_tags(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingDataset", field.Name)
+}
+
+func (ec *executionContext) childFields_TrackingMetric(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_TrackingMetric_key(ctx, field)
+	case "value":
+		return ec.fieldContext_TrackingMetric_value(ctx, field)
+	case "step":
+		return ec.fieldContext_TrackingMetric_step(ctx, field)
+	case "timestamp":
+		return ec.fieldContext_TrackingMetric_timestamp(ctx, field)
+	case "points":
+		return ec.fieldContext_TrackingMetric_points(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingMetric", field.Name)
+}
+
+func (ec *executionContext) childFields_TrackingPoint(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "step":
+		return ec.fieldContext_TrackingPoint_step(ctx, field)
+	case "timestamp":
+		return ec.fieldContext_TrackingPoint_timestamp(ctx, field)
+	case "value":
+		return ec.fieldContext_TrackingPoint_value(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingPoint", field.Name)
+}
+
+func (ec *executionContext) childFields_TrackingPointPage(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "points":
+		return ec.fieldContext_TrackingPointPage_points(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_TrackingPointPage_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingPointPage", field.Name)
+}
+
+func (ec *executionContext) childFields_TrackingPoints(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "key":
+		return ec.fieldContext_TrackingPoints_key(ctx, field)
+	case "points":
+		return ec.fieldContext_TrackingPoints_points(ctx, field)
+	case "reset":
+		return ec.fieldContext_TrackingPoints_reset(ctx, field)
+	case "total":
+		return ec.fieldContext_TrackingPoints_total(ctx, field)
+	case "cursor":
+		return ec.fieldContext_TrackingPoints_cursor(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingPoints", field.Name)
+}
+
+func (ec *executionContext) childFields_TrackingRun(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "id":
+		return ec.fieldContext_TrackingRun_id(ctx, field)
+	case "experiment":
+		return ec.fieldContext_TrackingRun_experiment(ctx, field)
+	case "experimentId":
+		return ec.fieldContext_TrackingRun_experimentId(ctx, field)
+	case "name":
+		return ec.fieldContext_TrackingRun_name(ctx, field)
+	case "state":
+		return ec.fieldContext_TrackingRun_state(ctx, field)
+	case "user":
+		return ec.fieldContext_TrackingRun_user(ctx, field)
+	case "createdBy":
+		return ec.fieldContext_TrackingRun_createdBy(ctx, field)
+	case "createdAt":
+		return ec.fieldContext_TrackingRun_createdAt(ctx, field)
+	case "startedAt":
+		return ec.fieldContext_TrackingRun_startedAt(ctx, field)
+	case "finishedAt":
+		return ec.fieldContext_TrackingRun_finishedAt(ctx, field)
+	case "deletedAt":
+		return ec.fieldContext_TrackingRun_deletedAt(ctx, field)
+	case "artifactUri":
+		return ec.fieldContext_TrackingRun_artifactUri(ctx, field)
+	case "metrics":
+		return ec.fieldContext_TrackingRun_metrics(ctx, field)
+	case "parameters":
+		return ec.fieldContext_TrackingRun_parameters(ctx, field)
+	case "tags":
+		return ec.fieldContext_TrackingRun_tags(ctx, field)
+	case "inputs":
+		return ec.fieldContext_TrackingRun_inputs(ctx, field)
+	case "points":
+		return ec.fieldContext_TrackingRun_points(ctx, field)
+	case "jobRun":
+		return ec.fieldContext_TrackingRun_jobRun(ctx, field)
+	case "jobRunId":
+		return ec.fieldContext_TrackingRun_jobRunId(ctx, field)
+	case "taskKey":
+		return ec.fieldContext_TrackingRun_taskKey(ctx, field)
+	case "attemptId":
+		return ec.fieldContext_TrackingRun_attemptId(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingRun", field.Name)
+}
+
+func (ec *executionContext) childFields_TrackingRunConnection(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "edges":
+		return ec.fieldContext_TrackingRunConnection_edges(ctx, field)
+	case "pageInfo":
+		return ec.fieldContext_TrackingRunConnection_pageInfo(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingRunConnection", field.Name)
+}
+
+func (ec *executionContext) childFields_TrackingRunEdge(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "cursor":
+		return ec.fieldContext_TrackingRunEdge_cursor(ctx, field)
+	case "node":
+		return ec.fieldContext_TrackingRunEdge_node(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingRunEdge", field.Name)
+}
+
 func (ec *executionContext) childFields_UndropTablePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "table":
@@ -9915,6 +11395,14 @@ func (ec *executionContext) childFields_UpdateDatabaseMaintenancePayload(ctx con
 		return ec.fieldContext_UpdateDatabaseMaintenancePayload_maintenance(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpdateDatabaseMaintenancePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateExperimentPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "experiment":
+		return ec.fieldContext_UpdateExperimentPayload_experiment(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateExperimentPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateJobPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
@@ -9971,6 +11459,14 @@ func (ec *executionContext) childFields_UpdateTableMaintenancePayload(ctx contex
 		return ec.fieldContext_UpdateTableMaintenancePayload_maintenance(ctx, field)
 	}
 	return nil, fmt.Errorf("no field named %q was found under type UpdateTableMaintenancePayload", field.Name)
+}
+
+func (ec *executionContext) childFields_UpdateTrackingRunPayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "run":
+		return ec.fieldContext_UpdateTrackingRunPayload_run(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type UpdateTrackingRunPayload", field.Name)
 }
 
 func (ec *executionContext) childFields_UpdateWarehousePayload(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {

@@ -59,6 +59,10 @@ type (
 	DataFileEdge             = Edge[DataFile]
 	MaintenanceRunConnection = Connection[MaintenanceRun]
 	MaintenanceRunEdge       = Edge[MaintenanceRun]
+	ExperimentConnection     = Connection[Experiment]
+	ExperimentEdge           = Edge[Experiment]
+	TrackingRunConnection    = Connection[TrackingRun]
+	TrackingRunEdge          = Edge[TrackingRun]
 	WarehouseConnection      = Connection[Warehouse]
 	WarehouseEdge            = Edge[Warehouse]
 )

@@ -4,6 +4,7 @@ package model
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/99designs/gqlgen/graphql"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/millpond/millpond/domain/machine"
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/quota"
+	"github.com/millpond/millpond/domain/tracking"
 )
 
 // Invites a member. The link to accept works once and is shown once. Inviting somebody again replaces
@@ -90,6 +92,19 @@ type CreateDatabasePayload struct {
 	Database Database `json:"database"`
 }
 
+type CreateExperimentInput struct {
+	Name string `json:"name"`
+	// Defaults to the platform's own storage.
+	ArtifactLocation *string         `json:"artifactLocation,omitempty"`
+	Tags             []tracking.Pair `json:"tags,omitempty"`
+	// For a day, the same key returns the same experiment.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type CreateExperimentPayload struct {
+	Experiment Experiment `json:"experiment"`
+}
+
 type CreateJobPayload struct {
 	Job job.Job `json:"job"`
 }
@@ -104,6 +119,23 @@ type CreateSchemaInput struct {
 
 type CreateSchemaPayload struct {
 	Schema LakeSchema `json:"schema"`
+}
+
+type CreateTrackingRunInput struct {
+	// Defaults to the experiment 0, Default.
+	Experiment *string `json:"experiment,omitempty"`
+	// Defaults to an invented name.
+	Name *string `json:"name,omitempty"`
+	User *string `json:"user,omitempty"`
+	// Defaults to now.
+	StartedAt *time.Time      `json:"startedAt,omitempty"`
+	Tags      []tracking.Pair `json:"tags,omitempty"`
+	// For a day, the same key returns the same run.
+	IdempotencyKey *string `json:"idempotencyKey,omitempty"`
+}
+
+type CreateTrackingRunPayload struct {
+	Run TrackingRun `json:"run"`
 }
 
 type CreateWarehouseInput struct {
@@ -151,6 +183,23 @@ type DeleteDatabasePayload struct {
 	ID string `json:"id"`
 }
 
+type DeleteExperimentInput struct {
+	ID string `json:"id"`
+}
+
+type DeleteExperimentPayload struct {
+	ID string `json:"id"`
+}
+
+type DeleteExperimentTagInput struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+}
+
+type DeleteExperimentTagPayload struct {
+	Experiment Experiment `json:"experiment"`
+}
+
 type DeleteJobInput struct {
 	ID string `json:"id"`
 }
@@ -167,6 +216,23 @@ type DeleteSchemaInput struct {
 
 type DeleteSchemaPayload struct {
 	Name string `json:"name"`
+}
+
+type DeleteTrackingRunInput struct {
+	ID string `json:"id"`
+}
+
+type DeleteTrackingRunPayload struct {
+	ID string `json:"id"`
+}
+
+type DeleteTrackingRunTagInput struct {
+	ID  string `json:"id"`
+	Key string `json:"key"`
+}
+
+type DeleteTrackingRunTagPayload struct {
+	Run TrackingRun `json:"run"`
 }
 
 type DeleteWarehouseInput struct {
@@ -223,6 +289,31 @@ type ExecuteStatementPayload struct {
 	Statement Statement `json:"statement"`
 	// The first chunk of the result. Null while there is no chunk.
 	Chunk *StatementChunk `json:"chunk,omitempty"`
+}
+
+// At most 1,000 values, of them 100 parameters and 100 tags.
+type LogTrackingRunInput struct {
+	ID string `json:"id"`
+	// A point that the run has changes nothing.
+	Points []TrackingPointInput `json:"points,omitempty"`
+	// CONFLICT for a parameter that has another value.
+	Parameters []tracking.Pair `json:"parameters,omitempty"`
+	// Tags that begin with millpond. are the platform's.
+	Tags []tracking.Pair `json:"tags,omitempty"`
+}
+
+type LogTrackingRunInputsInput struct {
+	ID     string                 `json:"id"`
+	Inputs []TrackingDatasetInput `json:"inputs"`
+}
+
+type LogTrackingRunInputsPayload struct {
+	Run TrackingRun `json:"run"`
+}
+
+type LogTrackingRunPayload struct {
+	// Number of points that were sent.
+	Logged int `json:"logged"`
 }
 
 type LoginInput struct {
@@ -284,6 +375,22 @@ type RepairRunPayload struct {
 	Run job.Run `json:"run"`
 }
 
+type RestoreExperimentInput struct {
+	ID string `json:"id"`
+}
+
+type RestoreExperimentPayload struct {
+	Experiment Experiment `json:"experiment"`
+}
+
+type RestoreTrackingRunInput struct {
+	ID string `json:"id"`
+}
+
+type RestoreTrackingRunPayload struct {
+	Run TrackingRun `json:"run"`
+}
+
 type RevokeAPIKeyInput struct {
 	ID string `json:"id"`
 }
@@ -322,6 +429,15 @@ type RunTableMaintenanceInput struct {
 
 type RunTableMaintenancePayload struct {
 	Run MaintenanceRun `json:"run"`
+}
+
+type SetExperimentTagsInput struct {
+	ID   string          `json:"id"`
+	Tags []tracking.Pair `json:"tags"`
+}
+
+type SetExperimentTagsPayload struct {
+	Experiment Experiment `json:"experiment"`
 }
 
 type SetUpPayload struct {
@@ -376,6 +492,33 @@ type StopWarehousePayload struct {
 	Warehouse Warehouse `json:"warehouse"`
 }
 
+type TrackingDatasetInput struct {
+	Name       string          `json:"name"`
+	Digest     string          `json:"digest"`
+	SourceType string          `json:"sourceType"`
+	Source     string          `json:"source"`
+	Schema     *string         `json:"schema,omitempty"`
+	Profile    *string         `json:"profile,omitempty"`
+	Tags       []tracking.Pair `json:"tags,omitempty"`
+}
+
+type TrackingPointInput struct {
+	Key   string  `json:"key"`
+	Value float64 `json:"value"`
+	Step  *int64  `json:"step,omitempty"`
+	// Milliseconds since 1970. Defaults to now.
+	Timestamp *int64 `json:"timestamp,omitempty"`
+}
+
+// How far a reader knows a metric's history.
+type TrackingPositionInput struct {
+	Key string `json:"key"`
+	// Number of points up to the cursor.
+	Total int64 `json:"total"`
+	// Of an event, or endCursor of a page of points.
+	Cursor string `json:"cursor"`
+}
+
 type UndropTableInput struct {
 	ID string `json:"id"`
 }
@@ -407,6 +550,16 @@ type UpdateDatabaseMaintenanceInput struct {
 
 type UpdateDatabaseMaintenancePayload struct {
 	Maintenance Maintenance `json:"maintenance"`
+}
+
+// A field that is left out does not change.
+type UpdateExperimentInput struct {
+	ID   string  `json:"id"`
+	Name *string `json:"name,omitempty"`
+}
+
+type UpdateExperimentPayload struct {
+	Experiment Experiment `json:"experiment"`
 }
 
 // A field that is left out does not change, also inside schedule. tasks: null keeps the DAG, tasks: []
@@ -468,8 +621,8 @@ type UpdateProviderPayload struct {
 
 type UpdateQuotaInput struct {
 	Name string `json:"name"`
-	// null stands for the default.
-	Limit *int64 `json:"limit,omitempty"`
+	// Required. null stands for the default.
+	Limit graphql.Omittable[*int64] `json:"limit,omitempty"`
 }
 
 type UpdateQuotaPayload struct {
@@ -493,6 +646,19 @@ type UpdateTableMaintenanceInput struct {
 
 type UpdateTableMaintenancePayload struct {
 	Maintenance Maintenance `json:"maintenance"`
+}
+
+// A field that is left out does not change.
+type UpdateTrackingRunInput struct {
+	ID    string          `json:"id"`
+	Name  *string         `json:"name,omitempty"`
+	State *tracking.State `json:"state,omitempty"`
+	// With a final state. Defaults to now.
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+}
+
+type UpdateTrackingRunPayload struct {
+	Run TrackingRun `json:"run"`
 }
 
 // A field that is left out or null does not change. Size, image, slots and write engine change only

@@ -14,6 +14,7 @@ import (
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 )
 
 // GraphQL writes enums in upper case, the domain in lower case. Only this file converts them.
@@ -187,3 +188,17 @@ func MarshalMaintenanceState(v maintenance.State) graphql.Marshaler { return mar
 func UnmarshalMaintenanceState(v any) (maintenance.State, error) {
 	return unmarshalEnum[maintenance.State](v)
 }
+
+// MarshalTrackingRunState writes the state of a tracking run.
+func MarshalTrackingRunState(v tracking.State) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalTrackingRunState reads the state of a tracking run.
+func UnmarshalTrackingRunState(v any) (tracking.State, error) {
+	return unmarshalEnum[tracking.State](v)
+}
+
+// MarshalTrackingView writes which items are listed.
+func MarshalTrackingView(v tracking.View) graphql.Marshaler { return marshalEnum(v) }
+
+// UnmarshalTrackingView reads which items are listed.
+func UnmarshalTrackingView(v any) (tracking.View, error) { return unmarshalEnum[tracking.View](v) }

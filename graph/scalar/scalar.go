@@ -117,6 +117,41 @@ func UnmarshalRows(any) (json.RawMessage, error) {
 	return nil, domain.Errorf(domain.CodeInvalid, "Rows are not an input type.")
 }
 
+// notNumbers are the values of metrics that JSON cannot write as numbers.
+var notNumbers = map[string]float64{"NaN": math.NaN(), "Infinity": math.Inf(1), "-Infinity": math.Inf(-1)}
+
+// MarshalMetricValue writes a number with all its digits, and NaN and the infinities as strings.
+func MarshalMetricValue(v float64) graphql.Marshaler {
+	switch {
+	case math.IsNaN(v):
+		return quoted("NaN")
+	case math.IsInf(v, 1):
+		return quoted("Infinity")
+	case math.IsInf(v, -1):
+		return quoted("-Infinity")
+	}
+	return raw(strconv.AppendFloat(nil, v, 'g', -1, 64))
+}
+
+// UnmarshalMetricValue reads a number, or one of the strings NaN, Infinity and -Infinity.
+func UnmarshalMetricValue(v any) (float64, error) {
+	switch n := v.(type) {
+	case float64:
+		return n, nil
+	case int64:
+		return float64(n), nil
+	case json.Number:
+		if f, err := n.Float64(); err == nil {
+			return f, nil
+		}
+	case string:
+		if f, ok := notNumbers[n]; ok {
+			return f, nil
+		}
+	}
+	return 0, domain.Errorf(domain.CodeInvalid, `%v is not a metric's value; write a number of 64 bits, "NaN", "Infinity" or "-Infinity".`, v)
+}
+
 func raw(v json.RawMessage) graphql.Marshaler {
 	if v == nil {
 		return graphql.Null

@@ -18,6 +18,7 @@ import (
 	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/graph/generated"
 	"github.com/millpond/millpond/graph/scalar"
 )
@@ -97,6 +98,26 @@ func TestJSONIsKeptAsItIs(t *testing.T) {
 	require.True(t, domain.IsCode(err, domain.CodeInvalid))
 }
 
+func TestValuesOfMetrics(t *testing.T) {
+	for want, v := range map[string]any{
+		"0.1": json.Number("0.1"), "-5": int64(-5), "1e+300": json.Number("1e300"), "1.7976931348623157e+308": math.MaxFloat64, "5e-324": json.Number("5e-324"),
+		"9.007199254740993e+15": json.Number("9007199254740993"), `"NaN"`: "NaN", `"Infinity"`: "Infinity", `"-Infinity"`: "-Infinity",
+	} {
+		got, err := scalar.UnmarshalMetricValue(v)
+		require.NoError(t, err)
+		written := text(scalar.MarshalMetricValue(got))
+		if want == "9.007199254740993e+15" {
+			want = "9.007199254740992e+15" // a double has 53 bits
+		}
+		require.Equal(t, want, written)
+		require.True(t, json.Valid([]byte(written)))
+	}
+	for _, bad := range []any{"", "1", "nan", "inf", "-inf", "+Infinity", nil, true, json.Number("1e999"), json.Number("0x1"), json.Number("")} {
+		_, err := scalar.UnmarshalMetricValue(bad)
+		require.True(t, domain.IsCode(err, domain.CodeInvalid), "%v", bad)
+	}
+}
+
 // roundTrip writes the value that it has read.
 func roundTrip[T any](unmarshal func(any) (T, error), marshal func(T) graphql.Marshaler) func(string) (string, error) {
 	return func(s string) (string, error) {
@@ -144,6 +165,8 @@ func TestEnumsAreTheDomains(t *testing.T) {
 			maintenance.BuiltIn, maintenance.OfWorkspace, maintenance.OfDatabase, maintenance.OfTable, maintenance.Registered,
 		}), roundTrip(scalar.UnmarshalMaintenanceLevel, scalar.MarshalMaintenanceLevel)},
 		"MaintenanceState": {names(maintenance.States), roundTrip(scalar.UnmarshalMaintenanceState, scalar.MarshalMaintenanceState)},
+		"TrackingRunState": {names(tracking.States), roundTrip(scalar.UnmarshalTrackingRunState, scalar.MarshalTrackingRunState)},
+		"TrackingView":     {names(tracking.Views), roundTrip(scalar.UnmarshalTrackingView, scalar.MarshalTrackingView)},
 		"LogStream":        {[]string{job.Stdout.String(), job.Stderr.String()}, roundTrip(scalar.UnmarshalLogStream, scalar.MarshalLogStream)},
 	}
 	for name, def := range schema.Types {

@@ -58,6 +58,7 @@ CREATE TABLE tracking_runs (
     UNIQUE (workspace_id, number),
     FOREIGN KEY (workspace_id, experiment) REFERENCES experiments
 );
+CREATE UNIQUE INDEX tracking_runs_number ON tracking_runs (number);
 CREATE INDEX tracking_runs_started ON tracking_runs (workspace_id, experiment, started_at DESC, id);
 CREATE INDEX tracking_runs_changed ON tracking_runs (workspace_id, changed, id);
 CREATE INDEX tracking_runs_job ON tracking_runs (workspace_id, job_run_id, id) WHERE job_run_id <> '';
@@ -173,7 +174,28 @@ BEGIN
 END
 $$;
 -- +goose StatementEnd
-REVOKE ALL ON FUNCTION create_point_partition FROM PUBLIC;
+
+-- Drops a partition without runs and points. It does not wait long for readers: writers would wait
+-- behind it.
+-- +goose StatementBegin
+CREATE FUNCTION drop_point_partition(part bigint)
+RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp SET lock_timeout = '500ms' AS $$
+DECLARE name text := format('tracking_points_%s', part); empty boolean;
+BEGIN
+    PERFORM pg_advisory_xact_lock(7236403);
+    IF to_regclass(name) IS NULL OR EXISTS (SELECT FROM tracking_runs WHERE number >= part * 10000 AND number < (part + 1) * 10000) THEN
+        RETURN false;
+    END IF;
+    EXECUTE format('SELECT NOT EXISTS (SELECT FROM %I)', name) INTO empty;
+    IF empty THEN
+        EXECUTE format('DROP TABLE %I', name);
+    END IF;
+    RETURN empty;
+END
+$$;
+-- +goose StatementEnd
+REVOKE ALL ON FUNCTION create_point_partition, drop_point_partition FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION drop_point_partition TO millpond_system;
 GRANT EXECUTE ON FUNCTION create_point_partition TO millpond_app, millpond_system;
 SELECT create_point_partition(0), create_point_partition(10000);
 
@@ -203,4 +225,4 @@ GRANT SELECT ON tracking_runs TO millpond_system;
 -- +goose Down
 DROP TABLE tracking_usage, tracking_points, tracking_metrics, tracking_keys, tracking_inputs, tracking_datasets, tracking_tags, tracking_parameters, tracking_runs,
     experiment_tags, experiment_numbers, experiments;
-DROP FUNCTION create_point_partition;
+DROP FUNCTION create_point_partition, drop_point_partition;

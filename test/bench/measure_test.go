@@ -125,16 +125,22 @@ func (p *platform) postgresPIDs() []int {
 	first, _, _ := strings.Cut(string(text), "\n")
 	postmaster, err := strconv.Atoi(first)
 	require.NoError(p.b, err)
-	pids := []int{postmaster}
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", postmaster))
-	require.NoError(p.b, err)
+	return descendants(p.b, postmaster)
+}
+
+// descendants are a process and the processes below it.
+func descendants(b *testing.B, pid int) []int {
+	b.Helper()
+	pids := []int{pid}
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	require.NoError(b, err)
 	for _, file := range tasks {
 		children, err := os.ReadFile(file)
-		require.NoError(p.b, err)
+		require.NoError(b, err)
 		for _, field := range strings.Fields(string(children)) {
-			pid, err := strconv.Atoi(field)
-			require.NoError(p.b, err)
-			pids = append(pids, pid)
+			child, err := strconv.Atoi(field)
+			require.NoError(b, err)
+			pids = append(pids, descendants(b, child)...)
 		}
 	}
 	return pids

@@ -32,7 +32,8 @@ var (
 		map[string]any{"key": "extract", "command": "true"},
 		map[string]any{"key": "load", "command": "true", "depends_on": []string{"extract"}, "max_retries": 1, "timeout_seconds": 30},
 	}}
-	metric = map[string]any{"key": "loss", "value": 0.5, "step": 1}
+	metric       = map[string]any{"key": "loss", "value": 0.5, "step": 1}
+	metricStored = map[string]any{"key": "loss", "value": 0.5, "step": 1.0}
 )
 
 // compute returns the body of a new instance with the smallest flavor, which fits every host.
@@ -135,6 +136,12 @@ func (s *spec) call(method, path string, body any) answer {
 func (s *spec) made(path string, body any) string { return s.post(path, body).is(201).text("id") }
 
 func (s *spec) job(body any) string { return s.made("/jobs", body) }
+
+// trackingRun starts a tracking run in the experiment Default, and returns its path.
+func (s *spec) trackingRun() string {
+	const runs = "/experiments/0/runs"
+	return runs + "/" + s.made(runs, map[string]any{})
+}
 
 func (s *spec) run(job string) string { return s.post("/jobs/"+job+"/run", nil).is(201).text("run_id") }
 

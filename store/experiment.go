@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"time"
 
@@ -119,7 +120,7 @@ func (t *Tx) InsertExperiment(ctx context.Context, e tracking.Experiment) (domai
 }
 
 // Experiments implements tracking.Tx.
-func (t *Tx) Experiments(ctx context.Context, q tracking.Query) ([]tracking.Experiment, []tracking.Keys, error) {
+func (t *Tx) Experiments(ctx context.Context, q tracking.Query, bytes int) (found []tracking.Experiment, keys []tracking.Keys, cut bool, err error) {
 	s := newSearch(t.workspace, "x")
 	s.view(q.View, "x.deleted_at")
 	for _, c := range q.Where {
@@ -129,19 +130,26 @@ func (t *Tx) Experiments(ctx context.Context, q tracking.Query) ([]tracking.Expe
 		s.orderBy(experimentAttribute(o.Key), o.Descending)
 	}
 	s.orderBy(column{sql: "x.number", kind: "bigint"}, false)
-	var found []experimentRow
-	if err := t.sel(ctx, &found, s.query(experimentColumns, "experiments x", q), s.args...); err != nil {
-		return nil, nil, err
+	rows, err := t.conn.QueryxContext(ctx, s.query(experimentColumns, "experiments x", q), s.args...)
+	if err != nil {
+		return nil, nil, false, err
 	}
-	experiments, keys := make([]tracking.Experiment, len(found)), make([]tracking.Keys, len(found))
-	for i, row := range found {
-		var err error
-		if experiments[i], err = row.toDomain(); err != nil {
-			return nil, nil, err
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var row experimentRow
+		if err := rows.StructScan(&row); err != nil {
+			return nil, nil, false, err
 		}
-		keys[i] = tracking.Keys(row.Keys)
+		if bytes -= 500 + len(row.Tags); bytes < 0 && len(found) > 0 {
+			return found, keys, true, nil
+		}
+		e, err := row.toDomain()
+		if err != nil {
+			return nil, nil, false, err
+		}
+		found, keys = append(found, e), append(keys, tracking.Keys(row.Keys))
 	}
-	return experiments, keys, nil
+	return found, keys, false, rows.Err()
 }
 
 // UpdateExperiment implements tracking.Tx.
@@ -160,7 +168,15 @@ func (t *Tx) UpdateExperiment(ctx context.Context, id domain.ExperimentID, fn fu
 
 // SetExperimentTags implements tracking.Tx.
 func (t *Tx) SetExperimentTags(ctx context.Context, id domain.ExperimentID, tags []tracking.Pair) error {
-	return t.setPairs(ctx, "experiment_tags", "experiment", experimentNumber(id), tags)
+	if err := t.setPairs(ctx, "experiment_tags", "experiment", experimentNumber(id), tags); err != nil {
+		return err
+	}
+	var n int
+	err := t.get(ctx, &n, `SELECT count(*) FROM experiment_tags WHERE workspace_id = $1 AND experiment = $2`, t.workspace, experimentNumber(id))
+	if err == nil && n > tracking.MaxExperimentTags {
+		err = domain.Invalid("key", "An experiment has at most %d tags; delete some first.", tracking.MaxExperimentTags)
+	}
+	return err
 }
 
 // setPairs adds pairs to their owner, or replaces their values. Of the same key the last counts.

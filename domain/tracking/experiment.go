@@ -19,6 +19,8 @@ const (
 	maxLocation        = 2048
 	maxKey             = 250
 	MaxExperimentsPage = 50_000
+	// MaxExperimentTags is ours: MLflow has no bound.
+	MaxExperimentTags = 500
 )
 
 // Experiment is a group of runs.
@@ -66,11 +68,14 @@ type experimentTx interface {
 	ExperimentByName(ctx context.Context, name string) (Experiment, error)
 	// ExperimentsByID returns those of the experiments that exist.
 	ExperimentsByID(ctx context.Context, ids []domain.ExperimentID) ([]Experiment, error)
-	// Experiments returns the experiments that match, in the order, after the given keys.
-	Experiments(ctx context.Context, q Query) ([]Experiment, []Keys, error)
+	// Experiments returns the experiments that match, in the order, after the given keys. It stops
+	// after the bytes, at the earliest after the first, and reports whether it did.
+	Experiments(ctx context.Context, q Query, bytes int) (found []Experiment, keys []Keys, cut bool, err error)
 	// UpdateExperiment locks the experiment, applies fn and writes it. It returns CodeConflict if
 	// the name is in use.
 	UpdateExperiment(ctx context.Context, id domain.ExperimentID, fn func(*Experiment) error) (Experiment, error)
+	// SetExperimentTags adds tags, at most MaxExperimentTags to an experiment, or replaces their
+	// values.
 	SetExperimentTags(ctx context.Context, id domain.ExperimentID, tags []Pair) error
 	// DeleteExperimentTag reports whether there was such a tag.
 	DeleteExperimentTag(ctx context.Context, id domain.ExperimentID, key string) (bool, error)

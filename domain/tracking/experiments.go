@@ -77,7 +77,8 @@ func (x *Experiments) read(ctx context.Context, s domain.Scope, get func(Tx) (Ex
 	return e, err
 }
 
-// Search returns a page of the experiments that match.
+// Search returns a page of the experiments that match. A page whose tags would exceed searchBytes
+// ends earlier.
 func (x *Experiments) Search(ctx context.Context, s domain.Scope, q ExperimentSearch) (l domain.List[Experiment], err error) {
 	if err := domain.Authorize(ctx, x.Store, s, domain.ExperimentRead); err != nil {
 		return l, err
@@ -87,8 +88,8 @@ func (x *Experiments) Search(ctx context.Context, s domain.Scope, q ExperimentSe
 		return l, err
 	}
 	err = x.Store.In(ctx, s, func(tx Tx) error {
-		items, keys, err := tx.Experiments(ctx, query)
-		l = page(items, keys, query, func(e Experiment) domain.ExperimentID { return e.ID })
+		items, keys, cut, err := tx.Experiments(ctx, query, searchBytes)
+		l = page(items, keys, query, cut, func(e Experiment) domain.ExperimentID { return e.ID })
 		return err
 	})
 	return l, err

@@ -73,13 +73,14 @@ func (q Query) encode(k Keys) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// page makes a list of items that were read with their keys and a limit of one more.
-func page[T any, K comparable](items []T, keys []Keys, q Query, id func(T) K) domain.List[T] {
+// page makes a list of items that were read with their keys and a limit of one more. cut says that
+// there are more, for another reason than the limit.
+func page[T any, K comparable](items []T, keys []Keys, q Query, cut bool, id func(T) K) domain.List[T] {
 	l := domain.List[T]{Items: items, Cursor: func(t T) string {
 		return q.encode(keys[slices.IndexFunc(items, func(i T) bool { return id(i) == id(t) })])
 	}}
-	if len(items) > q.Limit {
-		l.Items, l.Next = items[:q.Limit], q.encode(keys[q.Limit-1])
+	if n := min(len(items), q.Limit); cut || n < len(items) {
+		l.Items, l.Next = items[:n], q.encode(keys[n-1])
 	}
 	return l
 }

@@ -451,7 +451,7 @@ func (r *Runs) Search(ctx context.Context, s domain.Scope, q RunSearch) (l domai
 		if err != nil {
 			return err
 		}
-		l = page(items, keys, query, func(r Run) domain.TrackingRunID { return r.ID })
+		l = page(items, keys, query, false, func(r Run) domain.TrackingRunID { return r.ID })
 		return fill(ctx, tx, &l)
 	})
 	return l, err

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"strconv"
+
+	"github.com/millpond/millpond/domain/tracking"
 )
 
 // value is a field's value. What it reads may be of another type: wrong returns that as JSON, or
@@ -167,6 +169,7 @@ func (l *list[T]) read(raw []byte) {
 		l.reject(raw)
 		return
 	}
+	l.items = make([]T, 0, min(bytes.Count(raw, []byte("{")), tracking.MaxPoints))
 	walk(raw, func(_, value []byte) {
 		var none T
 		l.items = append(l.items, none)

@@ -1,7 +1,5 @@
 package mlflow
 
-import "bytes"
-
 // walk calls fn with each field of an object, or with each item of an array, whose name is nil. It
 // does not decode names: none that is asked for needs an escape. raw must be sound JSON without
 // space around it, which encoding/json has checked; to decode batches with it takes several times
@@ -37,8 +35,10 @@ func valueLength(raw []byte) int {
 	case '{', '[':
 		return nestedLength(raw)
 	}
-	if n := bytes.IndexAny(raw, ",]} \n\t\r"); n >= 0 {
-		return n
+	for i, c := range raw {
+		if c <= ' ' || c == ',' || c == ']' || c == '}' {
+			return i
+		}
 	}
 	return len(raw)
 }

@@ -75,6 +75,18 @@ func TestTrackingInATask(t *testing.T) {
 	require.InDelta(t, 0.5, ended.Metrics[0].Value, 0)
 	require.NotEmpty(t, becomes(start(`raise SystemExit(3)`), "failed").Finished)
 
+	sql := `import subprocess
+subprocess.run(["millpond", "sql", "CREATE TABLE IF NOT EXISTS lake.public.taught AS SELECT 1 AS n"], check=True)
+call("runs/update", {"run_id": run, "status": "FINISHED"})
+subprocess.run(["millpond", "sql", "CREATE TABLE IF NOT EXISTS lake.public.later AS SELECT * FROM lake.public.taught"], check=True)`
+	wrote := start(sql)
+	becomes(wrote, "finished")
+	p.RequireTrueEnd(wrote, "success")
+	var lineage struct{ Read, Written []string }
+	p.Must(http.MethodGet, "/experiments/0/runs/"+trackingRunsOf(p, wrote)[0].ID+"/lineage", nil, &lineage)
+	require.Empty(t, lineage.Read)
+	require.Equal(t, []string{"lake.public.taught"}, lineage.Written, "the rest was written after the run's end")
+
 	cancelled := start("import time\ntime.sleep(600)")
 	becomes(cancelled, "running")
 	p.Must(http.MethodPost, "/runs/"+cancelled+"/cancel", nil, nil)

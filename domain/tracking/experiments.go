@@ -11,6 +11,8 @@ import (
 type Experiments struct {
 	Store domain.Store[Tx]
 	Clock domain.Clock
+
+	turns turns
 }
 
 // Create makes an experiment. It returns CodeConflict if the name is in use, also by a deleted
@@ -87,10 +89,12 @@ func (x *Experiments) Search(ctx context.Context, s domain.Scope, q ExperimentSe
 	if err != nil {
 		return l, err
 	}
-	err = x.Store.In(ctx, s, func(tx Tx) error {
-		items, keys, cut, err := tx.Experiments(ctx, query, searchBytes)
-		l = page(items, keys, query, cut, func(e Experiment) domain.ExperimentID { return e.ID })
-		return err
+	err = x.turns.do(ctx, s, func(ctx context.Context) error {
+		return x.Store.In(ctx, s, func(tx Tx) error {
+			items, keys, cut, err := tx.Experiments(ctx, query, searchBytes)
+			l = page(items, keys, query, cut, func(e Experiment) domain.ExperimentID { return e.ID })
+			return err
+		})
 	})
 	return l, err
 }

@@ -115,13 +115,15 @@ type Part struct {
 // Sample returns part of a metric's history, with its first and its last point; the last alone if
 // Most is 1.
 func (r *Runs) Sample(ctx context.Context, s domain.Scope, id domain.TrackingRunID, key string, p Part) (points []Point, err error) {
-	err = r.read(ctx, s, func(tx Tx) error {
-		run, err := tx.TrackingRun(ctx, id)
-		if err != nil {
+	err = r.turns.do(ctx, s, func(ctx context.Context) error {
+		return r.read(ctx, s, func(tx Tx) error {
+			run, err := tx.TrackingRun(ctx, id)
+			if err != nil {
+				return err
+			}
+			points, err = tx.SamplePoints(ctx, run.Number, key, p)
 			return err
-		}
-		points, err = tx.SamplePoints(ctx, run.Number, key, p)
-		return err
+		})
 	})
 	if n := len(points); n > p.Most {
 		points[p.Most-1], points = points[n-1], points[:p.Most]

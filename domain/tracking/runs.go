@@ -13,6 +13,8 @@ type Runs struct {
 	Store  domain.Store[Tx]
 	Topics domain.Topics
 	Clock  domain.Clock
+
+	turns turns
 }
 
 // NewRun describes the run to create.
@@ -412,9 +414,11 @@ const maxUsed = 1_000
 
 // Datasets returns what the experiments' runs used, each once per context, at most 1,000 in all.
 func (r *Runs) Datasets(ctx context.Context, s domain.Scope, ids []domain.ExperimentID) (used []Used, err error) {
-	err = r.read(ctx, s, func(tx Tx) (err error) {
-		used, err = tx.UsedDatasets(ctx, ids, maxUsed)
-		return err
+	err = r.turns.do(ctx, s, func(ctx context.Context) error {
+		return r.read(ctx, s, func(tx Tx) (err error) {
+			used, err = tx.UsedDatasets(ctx, ids, maxUsed)
+			return err
+		})
 	})
 	return used, err
 }
@@ -446,13 +450,15 @@ func (r *Runs) Search(ctx context.Context, s domain.Scope, q RunSearch) (l domai
 	if err != nil || len(q.Experiments) == 0 {
 		return l, err
 	}
-	err = r.Store.In(ctx, s, func(tx Tx) error {
-		items, keys, err := tx.TrackingRuns(ctx, query)
-		if err != nil {
-			return err
-		}
-		l = page(items, keys, query, false, func(r Run) domain.TrackingRunID { return r.ID })
-		return fill(ctx, tx, &l)
+	err = r.turns.do(ctx, s, func(ctx context.Context) error {
+		return r.Store.In(ctx, s, func(tx Tx) error {
+			items, keys, err := tx.TrackingRuns(ctx, query)
+			if err != nil {
+				return err
+			}
+			l = page(items, keys, query, false, func(r Run) domain.TrackingRunID { return r.ID })
+			return fill(ctx, tx, &l)
+		})
 	})
 	return l, err
 }

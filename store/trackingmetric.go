@@ -149,7 +149,7 @@ const samplePoints = `SELECT DISTINCT ON (bucket, last) at, step, value FROM (SE
 
 // samplePointsByTime looks at $4 times, equally distant, for the next point, of 256 at most, that has
 // one of the steps.
-const samplePointsByTime = `WITH p AS (SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3),
+const samplePointsByTime = `WITH p AS NOT MATERIALIZED (SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3),
 		ends AS (SELECT (SELECT min(at) FROM p) AS first, (SELECT max(at) FROM p) AS last)
 	SELECT DISTINCT found.at, found.step, found.value FROM ends, generate_series(0, $4::bigint) AS g, LATERAL (
 		SELECT * FROM (SELECT * FROM p WHERE at >= first + ((last - first)::numeric * g / $4)::bigint ORDER BY at, step, value LIMIT 256) near

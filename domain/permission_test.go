@@ -68,6 +68,8 @@ func TestPermissionsWhole(t *testing.T) {
 		StatementRead: RoleViewer, StatementRun: RoleViewer, StatementCancel: RoleEditor, CatalogRead: RoleViewer, CatalogWrite: RoleEditor,
 		DatabaseCreate: RoleEditor, DatabaseDelete: RoleAdmin, LineageShow: RoleViewer, LineageReport: RoleEditor,
 		MaintenanceRead: RoleViewer, MaintenanceUpdate: RoleEditor, MaintenanceStart: RoleEditor, MaintenanceDefault: RoleAdmin,
+		ExperimentRead: RoleViewer, ExperimentCreate: RoleEditor, ExperimentUpdate: RoleEditor, ExperimentTag: RoleEditor, ExperimentDelete: RoleEditor, ExperimentRestore: RoleEditor,
+		TrackingRunRead: RoleViewer, TrackingRunCreate: RoleEditor, TrackingRunUpdate: RoleEditor, TrackingRunLog: RoleEditor, TrackingRunDelete: RoleEditor, TrackingRunRestore: RoleEditor,
 		QuotaRead: RoleViewer, QuotaUpdate: RoleAdmin, SampleRemove: RoleAdmin,
 	}
 	require.ElementsMatch(t, slices.Collect(maps.Keys(Permissions)), slices.Collect(maps.Keys(lowest)), "each action has its lowest role here")

@@ -130,7 +130,7 @@ func TestPaging(t *testing.T) {
 	quotas := w.call(token, "GET", "/settings/quotas?limit=1", nil).object(200)
 	next, _ := quotas["next_cursor"].(string)
 	require.NotEmpty(t, next)
-	last := w.call(token, "GET", "/settings/quotas?limit=1&cursor="+next, nil).object(200)
+	last := w.call(token, "GET", "/settings/quotas?limit=200&cursor="+next, nil).object(200)
 	require.NotContains(t, last, "next_cursor")
 	require.NotEqual(t, quotas["data"], last["data"])
 }

@@ -125,6 +125,7 @@ var matrix = map[string]struct {
 	"update-tracking-run":      {domain.TrackingRunUpdate, `{"status":"finished"}`},
 	"delete-tracking-run":      {action: domain.TrackingRunDelete},
 	"restore-tracking-run":     {action: domain.TrackingRunRestore},
+	"get-tracking-run-lineage": {action: domain.TrackingRunRead},
 	"log-parameters":           {domain.TrackingRunLog, `{"parameters":[{"key":"k","value":"v"}]}`},
 	"set-tracking-run-tags":    {domain.TrackingRunLog, `{"tags":[{"key":"k","value":"v"}]}`},
 	"delete-tracking-run-tag":  {action: domain.TrackingRunLog},

@@ -150,10 +150,15 @@ type MetricBatch struct {
 
 // UnmarshalJSON implements json.Unmarshaler. It accepts the array alone too.
 func (m *MetricBatch) UnmarshalJSON(b []byte) error {
+	if bytes.Contains(b, []byte("null")) {
+		if err := withoutNulls(b); err != nil {
+			return err
+		}
+	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	var err error
-	if bytes.HasPrefix(bytes.TrimSpace(b), []byte("[")) {
+	if isArray(b) {
 		err = d.Decode(&m.Metrics)
 	} else {
 		type plain MetricBatch
@@ -163,6 +168,30 @@ func (m *MetricBatch) UnmarshalJSON(b []byte) error {
 		return domain.Invalid("body", "There is no field %s here; leave it out.", field)
 	}
 	return err
+}
+
+func isArray(b []byte) bool { return bytes.HasPrefix(bytes.TrimSpace(b), []byte("[")) }
+
+// withoutNulls refuses null for the points, and for each point's fields but the timestamp.
+func withoutNulls(b []byte) error {
+	var batch struct{ Metrics []map[string]json.RawMessage }
+	var err error
+	if isArray(b) {
+		err = json.Unmarshal(b, &batch.Metrics)
+	} else {
+		err = json.Unmarshal(b, &batch)
+	}
+	if err == nil && batch.Metrics == nil {
+		return domain.Invalid("body", "The value of \"metrics\" cannot be null.")
+	}
+	for i, point := range batch.Metrics {
+		for field, value := range point {
+			if string(value) == "null" && field != "timestamp" {
+				return domain.Invalid("body", "The value of \"metrics[%d].%s\" cannot be null.", i, field)
+			}
+		}
+	}
+	return nil // the decoder says what is wrong otherwise
 }
 
 // Schema implements huma.SchemaProvider.

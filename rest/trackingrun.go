@@ -44,6 +44,12 @@ type RunInput struct {
 	Tags       []Pair `json:"tags,omitempty" nullable:"true"`
 }
 
+// TrackingRunLineage is what a tracking run read and wrote.
+type TrackingRunLineage struct {
+	TablesOf
+	Inputs []RunInput `json:"inputs" doc:"The datasets that it logged."`
+}
+
 // NewTrackingRun is the body of a request to start a tracking run.
 type NewTrackingRun struct {
 	Name      string     `json:"name,omitempty" doc:"Without one, the platform invents a name."`
@@ -138,6 +144,10 @@ func (a *api) trackingRunRoutes() {
 		Method: http.MethodPost, Path: one + "/restore", OperationID: "restore-tracking-run", Tags: tags, Summary: "Restore a deleted tracking run", Errors: conflict,
 	}, a.restoreTrackingRun)
 	operate(a, huma.Operation{
+		Method: http.MethodGet, Path: one + "/lineage", OperationID: "get-tracking-run-lineage", Tags: tags, Summary: "Get what a tracking run read and wrote",
+		Description: "The tables that its task read and wrote while it ran, and the datasets that it logged. A run that no task made has no tables.",
+	}, a.getTrackingRunLineage)
+	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: one + "/parameters", OperationID: "log-parameters", Tags: tags, Summary: "Log parameters of a run", DefaultStatus: http.StatusNoContent, Errors: conflict,
 		Description: "A parameter is logged once; the same value again changes nothing, and another value is 409. Values are cut at 6,000 characters.",
 	}, a.logParameters)
@@ -227,6 +237,14 @@ func (a *api) restoreTrackingRun(ctx context.Context, s domain.Scope, in *Tracki
 		return nil, err
 	}
 	return answered(showTrackingRun)(a.TrackingRuns.Get(ctx, s, in.id(), in.run()))
+}
+
+func (a *api) getTrackingRunLineage(ctx context.Context, s domain.Scope, in *TrackingRunPath) (*answer[TrackingRunLineage], error) {
+	tables, inputs, err := a.TrackingRuns.Lineage(ctx, s, in.id(), in.run())
+	if err != nil {
+		return nil, err
+	}
+	return &answer[TrackingRunLineage]{TrackingRunLineage{showTables(tables), each(inputs, showRunInput)}}, nil
 }
 
 func (a *api) logParameters(ctx context.Context, s domain.Scope, in *struct {

@@ -47,12 +47,12 @@ func TestMetricBodies(t *testing.T) {
 	for body, message := range map[string]string{
 		`[]`:               "1 to 1000 points",
 		`{}`:               "1 to 1000 points",
-		`{"metrics":null}`: "1 to 1000 points",
+		`{"metrics":null}`: `"metrics" cannot be null`,
 		many(1001):         "1 to 1000 points",
 		`[{"key":"a"}]`:    `The value of a metric is a number`,
 		`[{"key":"a","value":1},{"key":"..","value":1}]`: "must not resolve to other names",
 		`{"metrics":[{"key":"a","value":1,"x":1}]}`:      `There is no field "x" here`,
-		`"a"`: "body",
+		`"a"`: "cannot be of the type string",
 	} {
 		require.Contains(t, w.call(w.ours.editor, "POST", run+"/metrics/batch", body).refused(400), message, body)
 	}

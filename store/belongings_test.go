@@ -12,6 +12,7 @@ import (
 	"github.com/millpond/millpond/domain/lake"
 	"github.com/millpond/millpond/domain/lineage"
 	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/tracking"
 	"github.com/millpond/millpond/store"
 )
 
@@ -33,6 +34,7 @@ type belongings struct {
 	traced       domain.StatementID // of the run
 	fact         lineage.Fact       // of the attempt
 	upkeep       domain.MaintenanceRunID
+	tracked      tracking.Run
 }
 
 // furnish creates one resource of each kind in the workspace.
@@ -68,8 +70,9 @@ func (w *tenant) furnish() belongings {
 	catalog, table := w.furnishCatalog()
 	traced, fact := w.trace(attempt, run.ID)
 	return belongings{
-		upkeep: w.furnishMaintenance(table),
-		traced: traced, fact: fact, catalog: catalog, table: table,
+		upkeep:  w.furnishMaintenance(table),
+		tracked: w.furnishTracking(run.ID),
+		traced:  traced, fact: fact, catalog: catalog, table: table,
 		machine: m.ID, machineAgent: m.AgentID,
 		ws: w.admin.Workspace(), user: w.admin.UserID(), key: key.ID, agent: w.agentID(), job: j.ID, run: run.ID, attempt: attempt, sealed: sealed,
 		file: j.Files[0].SHA256,

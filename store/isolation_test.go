@@ -276,6 +276,7 @@ var own = []string{
 	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify", "InsertMachine", "Prices",
 	"Databases", "DatabaseNames", "InsertDatabase", "KeepLakeAnswer", "InsertLineage",
 	"Provider", "SaveProvider", "Storage", "SaveStorage", "SaveExternals", "InsertStatement",
+	"InsertExperiment", "Experiments",
 	"OldestOpen", "ChangedRuns", "ChangedStatements", "ChangedMachines",
 }
 
@@ -285,6 +286,7 @@ func TestWorkspacesAreApart(t *testing.T) {
 	trespasses := maps.Clone(trespasses)
 	maps.Copy(trespasses, lakeTrespasses)
 	maps.Copy(trespasses, maintenanceTrespasses)
+	maps.Copy(trespasses, trackingTrespasses)
 	s, dsn := openDSN(t)
 	db := superuser(t, dsn)
 	victim, intruder := newTenant(t, s, "victim"), newTenant(t, s, "intruder")

@@ -33,9 +33,9 @@ func (t *Tx) MetricEnds(ctx context.Context, run int64, keys []string) (ends []t
 	return ends, rows.Err()
 }
 
-// newPoints reads points after the known ends ($4 to $8: keys, totals, times, steps, values), at most
-// $9 rows: of the first metrics that have as many new points together. A metric without points after
-// its end has one row. Times are not negative, so a metric that is not known begins after -1.
+// newPoints reads points after the known ends ($4 to $8: keys, totals, times, steps, values): at
+// most $9 rows, of the first metrics that together have as many new points. A metric without points
+// after its end has one row. Times are not negative, so an unknown metric begins after -1.
 const newPoints = `SELECT m.name, m.points, m.changed, p.at, p.step, p.value
 	FROM (SELECT k.key AS name, m.key, m.points, COALESCE(g.at, -1) AS at, COALESCE(g.step, 0) AS step, COALESCE(g.value, 0) AS value, count(*) OVER () AS changed,
 			sum(greatest(m.points - COALESCE(g.total, 0), 1)) OVER (ORDER BY k.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before ` + followedMetrics + `

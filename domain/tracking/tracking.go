@@ -24,6 +24,7 @@ type Tx interface {
 	runTx
 	metricTx
 	upkeepTx
+	lineageTx
 	followTx
 }
 

@@ -8778,9 +8778,7 @@ extend type Mutation {
   renameTable(input: RenameTableInput!): RenameTablePayload!
 }
 `, BuiltIn: false},
-	{Name: "../schema/trackingrun.graphqls", Input: `"""
-A value of a metric: a number, or one of the strings NaN, Infinity and -Infinity.
-"""
+	{Name: "../schema/trackingrun.graphqls", Input: `"A value of a metric: a number, or one of the strings NaN, Infinity and -Infinity."
 scalar MetricValue
 
 """
@@ -8817,11 +8815,13 @@ type TrackingRun {
   "The datasets that it used, as the client says."
   inputs: [TrackingDataset!]!
   """
-  A metric's history by time, step and value: at most 1,000 points of it. A key that the run does not
-  have has no points.
+  A part of a metric's history, by time, step and value: at most 1,000 points. A key that the run
+  does not have has no points.
   """
   points(key: String!, first: Int = 1000, after: String): TrackingPointPage!
-  "The run of the job whose task created it. Null for other runs, and after the job's run is removed."
+  """
+  The run of the job whose task created it. Null for other runs, and after the job's run is removed.
+  """
   jobRun: Run
   "Kept after the job's run is removed. Null if no task created it."
   jobRunId: ID
@@ -8890,8 +8890,8 @@ extend type Run {
 extend type Query {
   """
   Runs of the experiments that match. filter and orderBy are in the language of MLflow's searches,
-  such as metrics.loss < 0.1 and params.model = 'tree', and metrics.loss ASC. The order ends with the
-  start, newest first. A page holds at most 8 MiB of logged values, so it may be shorter than
+  such as metrics.loss < 0.1 and params.model = 'tree', and metrics.loss ASC. The order ends with
+  the start, newest first. A page has at most 8 MiB of logged values, so it may be shorter than
   requested.
   """
   trackingRuns(experiments: [ID!]!, filter: String, orderBy: [String!], view: TrackingView = ACTIVE, first: Int = 50, after: String): TrackingRunConnection!
@@ -8993,10 +8993,10 @@ extend type Subscription {
   """
   trackingRunChanges(experiment: ID!): TrackingRun!
   """
-  Sends a run's new points as they are logged, at most four times a second and 1,000 points an event,
-  of all metrics or of those with the keys. Without after, it first sends a reset of every metric that
-  has points. With after, it continues there, and sends other metrics from their first point. It ends
-  when the run is erased.
+  Sends a run's new points as they are logged: of all metrics, or of those with the keys. It reads
+  at most four times a second, and an event has at most 1,000 points. Without after, it first sends
+  a reset of each metric that has points. With after, it continues there, and sends other metrics
+  from their first point. It ends when the run is erased.
   """
   trackingRunPoints(run: ID!, keys: [String!], after: [TrackingPositionInput!]): [TrackingPoints!]!
 }

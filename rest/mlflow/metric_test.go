@@ -24,7 +24,7 @@ func TestMetrics(t *testing.T) {
 		}
 		return w.post("runs/log-metric", body)
 	}
-	for key, value := range map[string]any{"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "text": "0.5", "exp": json.RawMessage("1e-300"), "zero": 0, "long": json.RawMessage("123456789012345678901234567890")} {
+	for key, value := range map[string]any{"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity", "text": "0.5", "exp": json.RawMessage("1e-300"), "zero": math.Copysign(0, -1), "long": json.RawMessage("123456789012345678901234567890")} {
 		log(object{"key": key, "value": value, "timestamp": "7", "step": json.RawMessage("1e3")}).done()
 	}
 	log(object{"key": "edge", "timestamp": 253402300799999, "step": "-9223372036854775808"}).done()

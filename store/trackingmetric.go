@@ -141,15 +141,15 @@ func (t *Tx) points(ctx context.Context, key, query string, args ...any) (points
 	return points, rows.Err()
 }
 
-// samplePoints reads the range of the index whole, and sorts it by step. $5 and $6 are the first and
-// the last step, or null.
+// samplePoints reads the range of the index whole, and sorts it by step. $5 and $6 are the first
+// and the last step, or null.
 const samplePoints = `SELECT DISTINCT ON (bucket, last) at, step, value FROM (SELECT at, step, value, row_number() OVER w AS i, ntile($4) OVER w AS bucket, lead(at) OVER w IS NULL AS last
 		FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3 AND ($5::bigint IS NULL OR step BETWEEN $5 AND $6) WINDOW w AS (ORDER BY step, at, value)) p
 	ORDER BY bucket, last, i`
 
-// samplePointsByTime looks at $4 times, equally distant, for the next point, of 256 at most, that has
-// one of the steps.
-const samplePointsByTime = `WITH p AS (SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3),
+// samplePointsByTime looks at $4 times, equally distant, for the next point, of 256 at most, that
+// has one of the steps.
+const samplePointsByTime = `WITH p AS NOT MATERIALIZED (SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3),
 		ends AS (SELECT (SELECT min(at) FROM p) AS first, (SELECT max(at) FROM p) AS last)
 	SELECT DISTINCT found.at, found.step, found.value FROM ends, generate_series(0, $4::bigint) AS g, LATERAL (
 		SELECT * FROM (SELECT * FROM p WHERE at >= first + ((last - first)::numeric * g / $4)::bigint ORDER BY at, step, value LIMIT 256) near

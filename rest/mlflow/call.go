@@ -94,8 +94,8 @@ func check(fields ...field) error {
 	return nil
 }
 
-// read reads the fields from the query of a GET, and from the body of any other request. Fields that
-// are not asked for are ignored: newer clients send them.
+// read reads the fields from the query of a GET, and from the body of any other request. Fields
+// that are not asked for are ignored: newer clients send them.
 func (c *call) read(fields ...field) error {
 	if c.Method == http.MethodGet {
 		c.readQuery(fields)

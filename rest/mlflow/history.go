@@ -167,8 +167,8 @@ func position(token string) (*tracking.Position, error) {
 	}, nil
 }
 
-// getHistoryBulk answers with the histories of several runs, by run, up to a bound in all. Runs that
-// do not exist have no points.
+// getHistoryBulk answers with the histories of several runs, by run, up to a bound in all. Runs
+// that do not exist have no points.
 func (f *face) getHistoryBulk(c *call) error {
 	var ids texts
 	var key text

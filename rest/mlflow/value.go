@@ -97,7 +97,8 @@ func quoted(s string) []byte {
 	return b
 }
 
-// double is a 64-bit floating point number, as a number or a text. NaN and the infinities are texts.
+// double is a 64-bit floating point number, as a number or a text. NaN and the infinities are
+// texts.
 type double struct {
 	f    float64
 	sent bool

@@ -136,11 +136,11 @@ type reply struct {
 	body   string
 }
 
-// send sends a request. The body of a GET is its query; a body that is not a string is sent as JSON.
-// Headers come in pairs.
+// send sends a request. The body of a GET is its query; a body that is not a string is sent as
+// JSON. Headers come in pairs.
 func (w *world) send(token, method, path string, body any, headers ...string) reply {
 	w.t.Helper()
-	if strings.Count(path, "/") < 3 && !strings.HasPrefix(path, "/") {
+	if !strings.HasPrefix(path, "/") {
 		path = "/api/2.0/mlflow/" + path
 	}
 	var content io.Reader
@@ -206,7 +206,7 @@ func (r reply) done() {
 	require.Empty(r.t, r.object())
 }
 
-// refused checks that the body is only an error of the protocol, and that its message has the words.
+// refused checks that the body is only an error of the protocol, whose message has the words.
 func (r reply) refused(status int, code, words string) {
 	r.t.Helper()
 	require.Equal(r.t, status, r.status, r.body)

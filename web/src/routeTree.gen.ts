@@ -34,6 +34,7 @@ import { Route as AppWarehousesIndexRouteImport } from "./routes/_app.warehouses
 import { Route as AppWarehousesMachineIdRouteImport } from "./routes/_app.warehouses.$machineId";
 import { Route as AppCatalogTableTableIdRouteImport } from "./routes/_app.catalog.table.$tableId";
 import { Route as AppExperimentsExperimentIdIndexRouteImport } from "./routes/_app.experiments.$experimentId.index";
+import { Route as AppExperimentsExperimentIdCompareRouteImport } from "./routes/_app.experiments.$experimentId.compare";
 import { Route as AppJobsJobIdIndexRouteImport } from "./routes/_app.jobs.$jobId.index";
 import { Route as AppJobsJobIdEditRouteImport } from "./routes/_app.jobs.$jobId.edit";
 import { Route as AppExperimentsExperimentIdRunsRunIdRouteImport } from "./routes/_app.experiments.$experimentId.runs.$runId";
@@ -163,6 +164,12 @@ const AppExperimentsExperimentIdIndexRoute =
     path: "/experiments/$experimentId/",
     getParentRoute: () => AppRoute,
   } as any);
+const AppExperimentsExperimentIdCompareRoute =
+  AppExperimentsExperimentIdCompareRouteImport.update({
+    id: "/experiments/$experimentId/compare",
+    path: "/experiments/$experimentId/compare",
+    getParentRoute: () => AppRoute,
+  } as any);
 const AppJobsJobIdIndexRoute = AppJobsJobIdIndexRouteImport.update({
   id: "/jobs/$jobId/",
   path: "/jobs/$jobId/",
@@ -204,6 +211,7 @@ export interface FileRoutesByFullPath {
   "/sql/": typeof AppSqlIndexRoute;
   "/warehouses/": typeof AppWarehousesIndexRoute;
   "/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
+  "/experiments/$experimentId/compare": typeof AppExperimentsExperimentIdCompareRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/experiments/$experimentId/": typeof AppExperimentsExperimentIdIndexRoute;
   "/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
@@ -233,6 +241,7 @@ export interface FileRoutesByTo {
   "/sql": typeof AppSqlIndexRoute;
   "/warehouses": typeof AppWarehousesIndexRoute;
   "/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
+  "/experiments/$experimentId/compare": typeof AppExperimentsExperimentIdCompareRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/experiments/$experimentId": typeof AppExperimentsExperimentIdIndexRoute;
   "/jobs/$jobId": typeof AppJobsJobIdIndexRoute;
@@ -264,6 +273,7 @@ export interface FileRoutesById {
   "/_app/sql/": typeof AppSqlIndexRoute;
   "/_app/warehouses/": typeof AppWarehousesIndexRoute;
   "/_app/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
+  "/_app/experiments/$experimentId/compare": typeof AppExperimentsExperimentIdCompareRoute;
   "/_app/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
   "/_app/experiments/$experimentId/": typeof AppExperimentsExperimentIdIndexRoute;
   "/_app/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
@@ -295,6 +305,7 @@ export interface FileRouteTypes {
     | "/sql/"
     | "/warehouses/"
     | "/catalog/table/$tableId"
+    | "/experiments/$experimentId/compare"
     | "/jobs/$jobId/edit"
     | "/experiments/$experimentId/"
     | "/jobs/$jobId/"
@@ -324,6 +335,7 @@ export interface FileRouteTypes {
     | "/sql"
     | "/warehouses"
     | "/catalog/table/$tableId"
+    | "/experiments/$experimentId/compare"
     | "/jobs/$jobId/edit"
     | "/experiments/$experimentId"
     | "/jobs/$jobId"
@@ -354,6 +366,7 @@ export interface FileRouteTypes {
     | "/_app/sql/"
     | "/_app/warehouses/"
     | "/_app/catalog/table/$tableId"
+    | "/_app/experiments/$experimentId/compare"
     | "/_app/jobs/$jobId/edit"
     | "/_app/experiments/$experimentId/"
     | "/_app/jobs/$jobId/"
@@ -543,6 +556,13 @@ declare module "@tanstack/react-router" {
       preLoaderRoute: typeof AppExperimentsExperimentIdIndexRouteImport;
       parentRoute: typeof AppRoute;
     };
+    "/_app/experiments/$experimentId/compare": {
+      id: "/_app/experiments/$experimentId/compare";
+      path: "/experiments/$experimentId/compare";
+      fullPath: "/experiments/$experimentId/compare";
+      preLoaderRoute: typeof AppExperimentsExperimentIdCompareRouteImport;
+      parentRoute: typeof AppRoute;
+    };
     "/_app/jobs/$jobId/": {
       id: "/_app/jobs/$jobId/";
       path: "/jobs/$jobId";
@@ -589,6 +609,7 @@ interface AppRouteChildren {
   AppSqlIndexRoute: typeof AppSqlIndexRoute;
   AppWarehousesIndexRoute: typeof AppWarehousesIndexRoute;
   AppCatalogTableTableIdRoute: typeof AppCatalogTableTableIdRoute;
+  AppExperimentsExperimentIdCompareRoute: typeof AppExperimentsExperimentIdCompareRoute;
   AppJobsJobIdEditRoute: typeof AppJobsJobIdEditRoute;
   AppExperimentsExperimentIdIndexRoute: typeof AppExperimentsExperimentIdIndexRoute;
   AppJobsJobIdIndexRoute: typeof AppJobsJobIdIndexRoute;
@@ -617,6 +638,8 @@ const AppRouteChildren: AppRouteChildren = {
   AppSqlIndexRoute: AppSqlIndexRoute,
   AppWarehousesIndexRoute: AppWarehousesIndexRoute,
   AppCatalogTableTableIdRoute: AppCatalogTableTableIdRoute,
+  AppExperimentsExperimentIdCompareRoute:
+    AppExperimentsExperimentIdCompareRoute,
   AppJobsJobIdEditRoute: AppJobsJobIdEditRoute,
   AppExperimentsExperimentIdIndexRoute: AppExperimentsExperimentIdIndexRoute,
   AppJobsJobIdIndexRoute: AppJobsJobIdIndexRoute,

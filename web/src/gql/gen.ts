@@ -1494,6 +1494,13 @@ export type RunLogsSubscriptionVariables = Exact<{
 
 export type RunLogsSubscription = { readonly runLogs: { readonly nextOffset: string, readonly size: string, readonly eof: boolean, readonly chunks: ReadonlyArray<{ readonly offset: string, readonly stream: LogStream, readonly firstLine: string, readonly emittedAt: string, readonly data: string }> } };
 
+export type RunTrackingQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type RunTrackingQuery = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly trackingRuns: ReadonlyArray<{ readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string } }> } | null };
+
 export type SettingsQueryVariables = Exact<{ [key: string]: never; }>;
 
 
@@ -1575,6 +1582,11 @@ export type WarehousesChangedSubscriptionVariables = Exact<{ [key: string]: neve
 
 
 export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } };
+
+export type PaletteExperimentsQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type PaletteExperimentsQuery = { readonly experiments: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Experiment', readonly id: string, readonly name: string } }> } };
 
 export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
@@ -5965,6 +5977,34 @@ export const RunLogsDocument = new TypedDocumentString(`
   }
 }
     `) as unknown as TypedDocumentString<RunLogsSubscription, RunLogsSubscriptionVariables>;
+export const RunTrackingDocument = new TypedDocumentString(`
+    query RunTracking($id: ID!) {
+  run(id: $id) {
+    __typename
+    id
+    trackingRuns {
+      ...TrackingRunRow
+      experiment {
+        __typename
+        id
+        name
+      }
+    }
+  }
+}
+    fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<RunTrackingQuery, RunTrackingQueryVariables>;
 export const SettingsDocument = new TypedDocumentString(`
     query Settings {
   quotas {
@@ -6224,6 +6264,19 @@ fragment WarehouseRow on Warehouse {
     nodes
   }
 }`) as unknown as TypedDocumentString<WarehousesChangedSubscription, WarehousesChangedSubscriptionVariables>;
+export const PaletteExperimentsDocument = new TypedDocumentString(`
+    query PaletteExperiments {
+  experiments(first: 20) {
+    edges {
+      node {
+        __typename
+        id
+        name
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<PaletteExperimentsQuery, PaletteExperimentsQueryVariables>;
 export const StatementDetailDocument = new TypedDocumentString(`
     query StatementDetail($id: ID!) {
   statement(id: $id) {

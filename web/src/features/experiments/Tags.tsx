@@ -12,7 +12,7 @@ import { ValuesCard } from "./RunValues";
 
 const modalId = "add-tag";
 
-/** Tags that the platform sets cannot be deleted. */
+/** Tags that the platform or the client sets. */
 const reserved = (key: string) => key.startsWith("millpond.") || key.startsWith("mlflow.");
 
 /** The run's tags: added, replaced and deleted. */
@@ -26,11 +26,11 @@ export function Tags({ run }: { run: TrackingRun }) {
       count={run.tags.length}
       none="A tag is a note on the run that searches can use."
       tools={
-        editor && (
+        editor ? (
           <Button size="compact-xs" variant="default" leftSection={<IconPlus size={13} />} onClick={add}>
             Set a tag
           </Button>
-        )
+        ) : null
       }
     >
       <Table aria-label="Tags" className="rows values">

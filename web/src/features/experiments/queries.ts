@@ -104,16 +104,16 @@ export const comparedIds = (runs: string | undefined) =>
   [...new Set(runs?.split(",").filter((id) => /^[0-9a-f]{32}$/.test(id)))].slice(0, compareAtMost);
 
 /** Runs to compare, also deleted ones. */
-export const comparedQuery = (id: string, ids: readonly string[]) =>
-  gql(
-    ExperimentRunsDocument,
-    {
-      id,
-      filter: `attributes.run_id IN (${ids.map((x) => `'${x}'`).join(", ")})`,
-      orderBy: [],
-      view: TrackingView.All,
-      first: compareAtMost,
-      after: null,
-    },
-    { enabled: ids.length > 0 },
-  );
+export const comparedQuery = (id: string, ids: readonly string[]) => ({
+  ...gql(ExperimentRunsDocument, {
+    id,
+    filter: `attributes.run_id IN (${ids.map((x) => `'${x}'`).join(", ")})`,
+    orderBy: [],
+    view: TrackingView.All,
+    first: compareAtMost,
+    after: null,
+  }),
+  enabled: ids.length > 0,
+  refetchInterval: (q: { state: { data?: ExperimentRunsQuery | undefined } }) =>
+    pollOf(q.state.data && [q.state.data]),
+});

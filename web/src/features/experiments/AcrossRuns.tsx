@@ -3,9 +3,10 @@ import { lazy, Suspense } from "react";
 import { PanelSkeleton } from "@/ui/States";
 import type { ComparePlace } from "./ComparePage";
 import { parallelOption, scatterOption } from "./chart";
-import { columnOf, columnsIn, type Logged } from "./columns";
+import { columnsIn, type Logged } from "./columns";
 import { axisOf, firstAxes } from "./compare";
 import { RunMark } from "./RunMark";
+import { columnOf } from "./search";
 
 const Chart = lazy(() => import("@/ui/Chart"));
 const ParallelChart = lazy(() => import("./ParallelChart"));

@@ -1,7 +1,8 @@
 import { Button, Checkbox, Group, Popover, Text, TextInput } from "@mantine/core";
-import { IconColumns3 } from "@tabler/icons-react";
+import { IconTable } from "@tabler/icons-react";
 import { useState } from "react";
-import { type Column, kindWords, noColumns } from "./columns";
+import { kindWords, noColumns } from "./columns";
+import type { Column } from "./search";
 
 const listedAtMost = 200;
 
@@ -26,7 +27,7 @@ export function ColumnPicker({
   return (
     <Popover width={320} position="bottom-end" shadow="md" trapFocus>
       <Popover.Target>
-        <Button variant="default" leftSection={<IconColumns3 size={16} />}>
+        <Button variant="default" leftSection={<IconTable size={16} />}>
           Columns ({shown.length})
         </Button>
       </Popover.Target>

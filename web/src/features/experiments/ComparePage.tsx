@@ -1,6 +1,6 @@
 import "./experiments.css";
 import { Switch, Table } from "@mantine/core";
-import { IconArrowsDiff } from "@tabler/icons-react";
+import { IconChartLine } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -13,11 +13,10 @@ import { Duration } from "@/ui/Time";
 import { AcrossRuns } from "./AcrossRuns";
 import { columnsIn, type Logged } from "./columns";
 import { type Difference, differences } from "./compare";
-import { type LookPlace, lookOf, placeOf } from "./look";
+import { type Look, type LookPlace, lookOf, placeOf } from "./look";
 import { MetricCharts } from "./MetricCharts";
 import { comparedIds, comparedQuery, experimentQuery, logs } from "./queries";
 import { RunMark } from "./RunMark";
-import type { Look } from "./series";
 
 /** What is compared and how, from the address. */
 export interface ComparePlace extends LookPlace {
@@ -57,7 +56,7 @@ export function ComparePage({ experiment, place }: { experiment: string; place: 
       {(ids.length === 0 || q.isSuccess) && runs.length === 0 && (
         <div className="card">
           <EmptyState
-            icon={IconArrowsDiff}
+            icon={IconChartLine}
             title="No runs to compare"
             action={
               <Link to="/experiments/$experimentId" params={{ experimentId: experiment }}>

@@ -1,6 +1,6 @@
 import "./experiments.css";
 import { Button, Group, Select } from "@mantine/core";
-import { IconArrowsDiff, IconRestore, IconTrash } from "@tabler/icons-react";
+import { IconArrowBackUp, IconChartLine, IconTrash } from "@tabler/icons-react";
 import { useInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
@@ -18,12 +18,18 @@ import { EmptyState, ErrorPanel, NoMatch, PanelSkeleton, TableSkeleton } from "@
 import { ShowMore } from "@/ui/Table";
 import { useTrackingRunActions } from "./actions";
 import { ColumnPicker } from "./ColumnPicker";
-import { columnOf, columnsIn, type Logged, shownColumns } from "./columns";
-import { compareAtMost } from "./compare";
+import { columnsIn, type Logged, shownColumns } from "./columns";
 import { ExperimentMenu, NoRuns, ViewSwitch } from "./ExperimentsPage";
-import { type Experiment, experimentQuery, experimentRunsQuery, type RunsFilter } from "./queries";
+import {
+  compareAtMost,
+  type Experiment,
+  experimentQuery,
+  experimentRunsQuery,
+  type RunsFilter,
+} from "./queries";
 import { RunsTable } from "./RunsTable";
 import { filterError, SearchField } from "./SearchField";
+import { columnOf } from "./search";
 
 /** What the page shows, from the address. */
 export interface Place extends RunsFilter {
@@ -204,7 +210,7 @@ function Chosen({ experiment, ids, deleted }: { experiment: string; ids: string[
       <span>{plural(ids.length, "run")} selected</span>
       <Button
         size="xs"
-        leftSection={<IconArrowsDiff size={14} />}
+        leftSection={<IconChartLine size={14} />}
         disabled={disabled}
         renderRoot={
           disabled
@@ -235,7 +241,7 @@ function Chosen({ experiment, ids, deleted }: { experiment: string; ids: string[
         <Button
           size="xs"
           variant="default"
-          leftSection={<IconRestore size={14} />}
+          leftSection={<IconArrowBackUp size={14} />}
           loading={restore.isPending}
           onClick={() => restore.mutate(ids)}
         >

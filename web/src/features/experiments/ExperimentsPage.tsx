@@ -3,11 +3,11 @@ import { ActionIcon, Button, Menu, Modal, SegmentedControl, Table, Text } from "
 import { useDisclosure } from "@mantine/hooks";
 import { modals } from "@mantine/modals";
 import {
+  IconArrowBackUp,
   IconDotsVertical,
   IconFlask,
   IconPencil,
   IconPlus,
-  IconRestore,
   IconTrash,
 } from "@tabler/icons-react";
 import { useInfiniteQuery } from "@tanstack/react-query";
@@ -216,7 +216,7 @@ export function ExperimentMenu({ experiment: x }: { experiment: ExperimentRow })
       <Button
         size="xs"
         variant="default"
-        leftSection={<IconRestore size={14} />}
+        leftSection={<IconArrowBackUp size={14} />}
         loading={restore.isPending}
         aria-label={`Restore ${x.name}`}
         onClick={() => restore.mutate(x)}

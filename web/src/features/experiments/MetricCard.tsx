@@ -5,8 +5,9 @@ import { formatCount, formatDuration, formatTime, plural } from "@/lib/format";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { metricOption, type Named } from "./chart";
 import { historyAtMost, historyQuery } from "./history";
+import type { Look, XAxis } from "./look";
 import type { DrawnRun } from "./MetricCharts";
-import { type Line, type Look, lineOf, type XAxis } from "./series";
+import { type Line, lineOf } from "./series";
 import { useNear } from "./useNear";
 import { formatMetric } from "./value";
 

@@ -1,10 +1,11 @@
-import { Group, SegmentedControl, Slider, Switch, Text, TextInput } from "@mantine/core";
+import { Group, SegmentedControl, Switch, Text, TextInput } from "@mantine/core";
 import { IconChartLine, IconSearch } from "@tabler/icons-react";
 import { useCallback, useState } from "react";
 import { EmptyState } from "@/ui/States";
 import { LivePoints } from "./LivePoints";
+import { type Look, xAxes } from "./look";
 import { MetricCard } from "./MetricCard";
-import { groupMetrics, type Look, xAxes } from "./series";
+import { groupMetrics } from "./series";
 
 /** A run whose metrics are drawn. */
 export interface DrawnRun {
@@ -45,6 +46,11 @@ export function MetricCharts({
       </EmptyState>
     );
   const found = keys.filter((k) => k.toLowerCase().includes(search.trim().toLowerCase()));
+  const groups = groupMetrics(found);
+  const cards = (of: readonly string[]) =>
+    of.map((key) => (
+      <MetricCard key={key} name={key} runs={runs} look={look} asTable={asTable} onDrawn={onDrawn} />
+    ));
   return (
     <>
       <Group className="chart-tools" gap="md">
@@ -80,18 +86,20 @@ export function MetricCharts({
           />
         )}
       </Group>
-      {groupMetrics(found).map((g) => (
-        <details key={g.prefix} open className="metric-group">
-          <summary>
-            <h3>{g.prefix || "Metrics"}</h3> <span className="dim">{g.keys.length}</span>
-          </summary>
-          <div className="metric-grid">
-            {g.keys.map((key) => (
-              <MetricCard key={key} name={key} runs={runs} look={look} asTable={asTable} onDrawn={onDrawn} />
-            ))}
+      {groups.map((g) =>
+        groups.length === 1 ? (
+          <div key={g.prefix} className="metric-grid">
+            {cards(g.keys)}
           </div>
-        </details>
-      ))}
+        ) : (
+          <details key={g.prefix} open className="metric-group">
+            <summary>
+              <h3>{g.prefix || "Without a prefix"}</h3> <span className="dim">{g.keys.length}</span>
+            </summary>
+            <div className="metric-grid">{cards(g.keys)}</div>
+          </details>
+        ),
+      )}
       {found.length === 0 && (
         <Text size="sm" c="dimmed" className="card-pad">
           No metric has this text in its key.
@@ -105,25 +113,26 @@ export function MetricCharts({
 function Smoothing({ value, onChange }: { value: number; onChange: (v: number) => void }) {
   const [moving, setMoving] = useState<number | null>(null);
   const shown = moving ?? value;
+  const settle = () => {
+    if (moving === null) return;
+    setMoving(null);
+    onChange(moving);
+  };
   return (
-    <div className="smoothing">
-      <span>Smoothing</span>
-      <Slider
-        size="xs"
-        w={120}
+    <label className="smoothing">
+      Smoothing
+      <input
+        type="range"
         min={0}
         max={0.99}
         step={0.01}
-        label={null}
-        thumbLabel="Smoothing"
         value={shown}
-        onChange={setMoving}
-        onChangeEnd={(v) => {
-          setMoving(null);
-          onChange(v);
-        }}
+        onChange={(e) => setMoving(e.currentTarget.valueAsNumber)}
+        onPointerUp={settle}
+        onKeyUp={settle}
+        onBlur={settle}
       />
       <span className="smoothing-value">{shown.toFixed(2)}</span>
-    </div>
+    </label>
   );
 }

@@ -1,10 +1,11 @@
 import { Checkbox, Table, UnstyledButton } from "@mantine/core";
-import { IconArrowDown, IconArrowUp } from "@tabler/icons-react";
+import { IconSortAscending, IconSortDescending } from "@tabler/icons-react";
 import { Link } from "@tanstack/react-router";
 import { Fragment } from "react";
 import { StatusBadge } from "@/ui/Status";
 import { Ago, Duration } from "@/ui/Time";
-import { type Column, groupRuns, type Logged, meanIn, nextSort, textIn, valueIn } from "./columns";
+import { groupRuns, type Logged, meanIn, nextSort, textIn, valueIn } from "./columns";
+import type { Column } from "./search";
 import { formatMetric } from "./value";
 
 const fixed = [
@@ -107,7 +108,7 @@ function SortHead({
   onSort: (sort: string | undefined) => void;
 }) {
   const direction = sort === id ? "ascending" : sort === `-${id}` ? "descending" : "none";
-  const Icon = direction === "ascending" ? IconArrowUp : IconArrowDown;
+  const Icon = direction === "ascending" ? IconSortAscending : IconSortDescending;
   return (
     <Table.Th aria-sort={direction} ta={right ? "right" : undefined} title={title}>
       <UnstyledButton className="sort-head" onClick={() => onSort(nextSort(sort, id))}>

@@ -1,5 +1,5 @@
-import { ActionIcon, Code, Popover, Stack, Text, TextInput } from "@mantine/core";
-import { IconHelp, IconSearch, IconX } from "@tabler/icons-react";
+import { ActionIcon, CloseButton, Code, Popover, Stack, Text, TextInput } from "@mantine/core";
+import { IconInfoCircle, IconSearch } from "@tabler/icons-react";
 import { type FormEvent, useEffect, useState } from "react";
 import { isCode } from "@/lib/graphql";
 
@@ -42,17 +42,7 @@ export function SearchField({
         rightSectionWidth={text ? 60 : 34}
         rightSection={
           <span className="nowrap">
-            {text && (
-              <ActionIcon
-                variant="subtle"
-                color="gray"
-                size={26}
-                aria-label="Clear the search"
-                onClick={clear}
-              >
-                <IconX size={15} />
-              </ActionIcon>
-            )}
+            {text && <CloseButton size={26} aria-label="Clear the search" onClick={clear} />}
             <Help examples={examples} />
           </span>
         }
@@ -66,7 +56,7 @@ function Help({ examples }: { examples: readonly string[] }) {
     <Popover width={400} position="bottom-end" shadow="md" withArrow>
       <Popover.Target>
         <ActionIcon variant="subtle" color="gray" size={26} aria-label="How to search">
-          <IconHelp size={16} />
+          <IconInfoCircle size={16} />
         </ActionIcon>
       </Popover.Target>
       <Popover.Dropdown aria-label="How to search">

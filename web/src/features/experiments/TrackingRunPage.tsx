@@ -1,7 +1,13 @@
 import "./experiments.css";
 import { ActionIcon, Button, Menu } from "@mantine/core";
 import { modals } from "@mantine/modals";
-import { IconDotsVertical, IconPencil, IconPlayerPlay, IconRestore, IconTrash } from "@tabler/icons-react";
+import {
+  IconArrowBackUp,
+  IconDotsVertical,
+  IconPencil,
+  IconPlayerPlay,
+  IconTrash,
+} from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -20,12 +26,11 @@ import { startAgain, useStartRun } from "@/ui/StartRun";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { StatusBadge, statusWord } from "@/ui/Status";
 import { useTrackingRunActions } from "./actions";
-import { type LookPlace, lookOf, placeOf } from "./look";
+import { type Look, type LookPlace, lookOf, placeOf } from "./look";
 import { MetricCharts } from "./MetricCharts";
 import { logs, type TrackingRun, trackingRunQuery } from "./queries";
 import { RunFacts } from "./RunFacts";
 import { Inputs, LatestMetrics, Parameters } from "./RunValues";
-import type { Look } from "./series";
 import { Tags } from "./Tags";
 
 const icons: Record<TrackingRun["state"], FaviconState> = {
@@ -111,6 +116,9 @@ function Loaded({ run, place }: { run: TrackingRun; place: LookPlace }) {
       <div className="two tracking-run">
         <div className="stack">
           <section className="card" aria-label="Charts of the metrics">
+            <div className="section-title">
+              <h2>Metrics</h2>
+            </div>
             <MetricCharts runs={drawn} keys={run.metrics.map((m) => m.key)} look={look} onLook={onLook} />
           </section>
         </div>
@@ -172,7 +180,7 @@ function Actions({ run }: { run: TrackingRun }) {
       {editor && run.deletedAt && (
         <Button
           variant="default"
-          leftSection={<IconRestore size={16} />}
+          leftSection={<IconArrowBackUp size={16} />}
           loading={restore.isPending}
           onClick={() => restore.mutate([run.id])}
         >

@@ -1,7 +1,8 @@
 import { formatDuration } from "@/lib/format";
 import { palette } from "@/ui/palette";
 import type { Axis } from "./compare";
-import type { Line, Look, XAxis } from "./series";
+import type { Look, XAxis } from "./look";
+import type { Line } from "./series";
 import { formatMetric } from "./value";
 
 const strokes = ["solid", "dashed", "dotted"] as const;

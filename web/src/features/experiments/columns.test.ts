@@ -1,18 +1,16 @@
 import { expect, it } from "vitest";
 import {
-  columnOf,
   columnsIn,
-  filterOf,
   groupRuns,
   type Logged,
   makeColumn,
   meanIn,
   nextSort,
   noColumns,
-  orderOf,
   shownColumns,
   textIn,
 } from "./columns";
+import { columnOf, filterOf, orderOf } from "./search";
 
 const pairs = (o: Record<string, string>) => Object.entries(o).map(([key, value]) => ({ key, value }));
 

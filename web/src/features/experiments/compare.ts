@@ -1,7 +1,5 @@
-import { type Column, columnsIn, type Kind, type Logged, textIn, valueIn } from "./columns";
-
-/** More runs do not fit side by side. */
-export const compareAtMost = 20;
+import { columnsIn, type Logged, textIn, valueIn } from "./columns";
+import type { Column, Kind } from "./search";
 
 /** One parameter or metric of several runs, in their order. */
 export interface Difference {

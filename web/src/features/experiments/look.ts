@@ -1,6 +1,16 @@
 import { z } from "zod";
 import { flag } from "@/lib/search";
-import { type Look, xAxes } from "./series";
+
+export const xAxes = ["step", "time", "relative"] as const;
+export type XAxis = (typeof xAxes)[number];
+
+/** How charts of metrics are drawn. */
+export interface Look {
+  x: XAxis;
+  log: boolean;
+  /** 0 for none, below 1. */
+  smoothing: number;
+}
 
 /** The look of charts in an address. */
 export const lookSearch = {

@@ -13,8 +13,7 @@ import {
   TrackingView,
 } from "@/gql/gen";
 import { gql, request } from "@/lib/graphql";
-import { filterOf, orderOf } from "./columns";
-import { compareAtMost } from "./compare";
+import { filterOf, orderOf } from "./search";
 
 export type ExperimentRow = ExperimentRowFragment;
 export type ListedExperiment = ExperimentsListQuery["experiments"]["edges"][number]["node"];
@@ -23,6 +22,9 @@ export type TrackingRun = NonNullable<TrackingRunDetailQuery["trackingRun"]>;
 
 /** The experiment that nobody can delete. */
 export const defaultExperiment = "0";
+
+/** More runs do not fit side by side. */
+export const compareAtMost = 20;
 
 /** Whether a run still logs. */
 export const logs = (s: TrackingRunState) => s === "RUNNING" || s === "SCHEDULED";

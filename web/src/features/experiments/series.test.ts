@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
-import { groupMetrics, type Look, lineOf, type Point, smooth } from "./series";
+import type { Look } from "./look";
+import { groupMetrics, lineOf, type Point, smooth } from "./series";
 import { formatMetric } from "./value";
 
 const look: Look = { x: "step", log: false, smoothing: 0 };

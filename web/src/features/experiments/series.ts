@@ -1,21 +1,11 @@
 import type { MetricValue } from "./columns";
+import type { Look } from "./look";
 
 /** One value of a metric. `at` is in milliseconds since 1970. */
 export interface Point {
   step: number;
   at: number;
   value: MetricValue;
-}
-
-export const xAxes = ["step", "time", "relative"] as const;
-export type XAxis = (typeof xAxes)[number];
-
-/** How charts of metrics are drawn. */
-export interface Look {
-  x: XAxis;
-  log: boolean;
-  /** 0 for none, below 1. */
-  smoothing: number;
 }
 
 export type XY = [x: number, y: number];

@@ -23,6 +23,7 @@ import { Route as AppCatalogDatabaseIdRouteImport } from "./routes/_app.catalog.
 import { Route as AppCatalogMaintenanceRouteImport } from "./routes/_app.catalog.maintenance";
 import { Route as AppComputeIndexRouteImport } from "./routes/_app.compute.index";
 import { Route as AppComputeMachineIdRouteImport } from "./routes/_app.compute.$machineId";
+import { Route as AppExperimentsIndexRouteImport } from "./routes/_app.experiments.index";
 import { Route as AppJobsIndexRouteImport } from "./routes/_app.jobs.index";
 import { Route as AppJobsNewRouteImport } from "./routes/_app.jobs.new";
 import { Route as AppRunsIndexRouteImport } from "./routes/_app.runs.index";
@@ -32,8 +33,11 @@ import { Route as AppSqlHistoryRouteImport } from "./routes/_app.sql.history";
 import { Route as AppWarehousesIndexRouteImport } from "./routes/_app.warehouses.index";
 import { Route as AppWarehousesMachineIdRouteImport } from "./routes/_app.warehouses.$machineId";
 import { Route as AppCatalogTableTableIdRouteImport } from "./routes/_app.catalog.table.$tableId";
+import { Route as AppExperimentsExperimentIdIndexRouteImport } from "./routes/_app.experiments.$experimentId.index";
+import { Route as AppExperimentsExperimentIdCompareRouteImport } from "./routes/_app.experiments.$experimentId.compare";
 import { Route as AppJobsJobIdIndexRouteImport } from "./routes/_app.jobs.$jobId.index";
 import { Route as AppJobsJobIdEditRouteImport } from "./routes/_app.jobs.$jobId.edit";
+import { Route as AppExperimentsExperimentIdRunsRunIdRouteImport } from "./routes/_app.experiments.$experimentId.runs.$runId";
 
 const AppRoute = AppRouteImport.update({
   id: "/_app",
@@ -104,6 +108,11 @@ const AppComputeMachineIdRoute = AppComputeMachineIdRouteImport.update({
   path: "/compute/$machineId",
   getParentRoute: () => AppRoute,
 } as any);
+const AppExperimentsIndexRoute = AppExperimentsIndexRouteImport.update({
+  id: "/experiments/",
+  path: "/experiments/",
+  getParentRoute: () => AppRoute,
+} as any);
 const AppJobsIndexRoute = AppJobsIndexRouteImport.update({
   id: "/jobs/",
   path: "/jobs/",
@@ -149,6 +158,18 @@ const AppCatalogTableTableIdRoute = AppCatalogTableTableIdRouteImport.update({
   path: "/catalog/table/$tableId",
   getParentRoute: () => AppRoute,
 } as any);
+const AppExperimentsExperimentIdIndexRoute =
+  AppExperimentsExperimentIdIndexRouteImport.update({
+    id: "/experiments/$experimentId/",
+    path: "/experiments/$experimentId/",
+    getParentRoute: () => AppRoute,
+  } as any);
+const AppExperimentsExperimentIdCompareRoute =
+  AppExperimentsExperimentIdCompareRouteImport.update({
+    id: "/experiments/$experimentId/compare",
+    path: "/experiments/$experimentId/compare",
+    getParentRoute: () => AppRoute,
+  } as any);
 const AppJobsJobIdIndexRoute = AppJobsJobIdIndexRouteImport.update({
   id: "/jobs/$jobId/",
   path: "/jobs/$jobId/",
@@ -159,6 +180,12 @@ const AppJobsJobIdEditRoute = AppJobsJobIdEditRouteImport.update({
   path: "/jobs/$jobId/edit",
   getParentRoute: () => AppRoute,
 } as any);
+const AppExperimentsExperimentIdRunsRunIdRoute =
+  AppExperimentsExperimentIdRunsRunIdRouteImport.update({
+    id: "/experiments/$experimentId/runs/$runId",
+    path: "/experiments/$experimentId/runs/$runId",
+    getParentRoute: () => AppRoute,
+  } as any);
 
 export interface FileRoutesByFullPath {
   "/": typeof AppIndexRoute;
@@ -178,13 +205,17 @@ export interface FileRoutesByFullPath {
   "/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
   "/catalog/": typeof AppCatalogIndexRoute;
   "/compute/": typeof AppComputeIndexRoute;
+  "/experiments/": typeof AppExperimentsIndexRoute;
   "/jobs/": typeof AppJobsIndexRoute;
   "/runs/": typeof AppRunsIndexRoute;
   "/sql/": typeof AppSqlIndexRoute;
   "/warehouses/": typeof AppWarehousesIndexRoute;
   "/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
+  "/experiments/$experimentId/compare": typeof AppExperimentsExperimentIdCompareRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
+  "/experiments/$experimentId/": typeof AppExperimentsExperimentIdIndexRoute;
   "/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
+  "/experiments/$experimentId/runs/$runId": typeof AppExperimentsExperimentIdRunsRunIdRoute;
 }
 export interface FileRoutesByTo {
   "/login": typeof LoginRoute;
@@ -204,13 +235,17 @@ export interface FileRoutesByTo {
   "/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
   "/catalog": typeof AppCatalogIndexRoute;
   "/compute": typeof AppComputeIndexRoute;
+  "/experiments": typeof AppExperimentsIndexRoute;
   "/jobs": typeof AppJobsIndexRoute;
   "/runs": typeof AppRunsIndexRoute;
   "/sql": typeof AppSqlIndexRoute;
   "/warehouses": typeof AppWarehousesIndexRoute;
   "/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
+  "/experiments/$experimentId/compare": typeof AppExperimentsExperimentIdCompareRoute;
   "/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
+  "/experiments/$experimentId": typeof AppExperimentsExperimentIdIndexRoute;
   "/jobs/$jobId": typeof AppJobsJobIdIndexRoute;
+  "/experiments/$experimentId/runs/$runId": typeof AppExperimentsExperimentIdRunsRunIdRoute;
 }
 export interface FileRoutesById {
   __root__: typeof rootRouteImport;
@@ -232,13 +267,17 @@ export interface FileRoutesById {
   "/_app/warehouses/$machineId": typeof AppWarehousesMachineIdRoute;
   "/_app/catalog/": typeof AppCatalogIndexRoute;
   "/_app/compute/": typeof AppComputeIndexRoute;
+  "/_app/experiments/": typeof AppExperimentsIndexRoute;
   "/_app/jobs/": typeof AppJobsIndexRoute;
   "/_app/runs/": typeof AppRunsIndexRoute;
   "/_app/sql/": typeof AppSqlIndexRoute;
   "/_app/warehouses/": typeof AppWarehousesIndexRoute;
   "/_app/catalog/table/$tableId": typeof AppCatalogTableTableIdRoute;
+  "/_app/experiments/$experimentId/compare": typeof AppExperimentsExperimentIdCompareRoute;
   "/_app/jobs/$jobId/edit": typeof AppJobsJobIdEditRoute;
+  "/_app/experiments/$experimentId/": typeof AppExperimentsExperimentIdIndexRoute;
   "/_app/jobs/$jobId/": typeof AppJobsJobIdIndexRoute;
+  "/_app/experiments/$experimentId/runs/$runId": typeof AppExperimentsExperimentIdRunsRunIdRoute;
 }
 export interface FileRouteTypes {
   fileRoutesByFullPath: FileRoutesByFullPath;
@@ -260,13 +299,17 @@ export interface FileRouteTypes {
     | "/warehouses/$machineId"
     | "/catalog/"
     | "/compute/"
+    | "/experiments/"
     | "/jobs/"
     | "/runs/"
     | "/sql/"
     | "/warehouses/"
     | "/catalog/table/$tableId"
+    | "/experiments/$experimentId/compare"
     | "/jobs/$jobId/edit"
-    | "/jobs/$jobId/";
+    | "/experiments/$experimentId/"
+    | "/jobs/$jobId/"
+    | "/experiments/$experimentId/runs/$runId";
   fileRoutesByTo: FileRoutesByTo;
   to:
     | "/login"
@@ -286,13 +329,17 @@ export interface FileRouteTypes {
     | "/warehouses/$machineId"
     | "/catalog"
     | "/compute"
+    | "/experiments"
     | "/jobs"
     | "/runs"
     | "/sql"
     | "/warehouses"
     | "/catalog/table/$tableId"
+    | "/experiments/$experimentId/compare"
     | "/jobs/$jobId/edit"
-    | "/jobs/$jobId";
+    | "/experiments/$experimentId"
+    | "/jobs/$jobId"
+    | "/experiments/$experimentId/runs/$runId";
   id:
     | "__root__"
     | "/_app"
@@ -313,13 +360,17 @@ export interface FileRouteTypes {
     | "/_app/warehouses/$machineId"
     | "/_app/catalog/"
     | "/_app/compute/"
+    | "/_app/experiments/"
     | "/_app/jobs/"
     | "/_app/runs/"
     | "/_app/sql/"
     | "/_app/warehouses/"
     | "/_app/catalog/table/$tableId"
+    | "/_app/experiments/$experimentId/compare"
     | "/_app/jobs/$jobId/edit"
-    | "/_app/jobs/$jobId/";
+    | "/_app/experiments/$experimentId/"
+    | "/_app/jobs/$jobId/"
+    | "/_app/experiments/$experimentId/runs/$runId";
   fileRoutesById: FileRoutesById;
 }
 export interface RootRouteChildren {
@@ -428,6 +479,13 @@ declare module "@tanstack/react-router" {
       preLoaderRoute: typeof AppComputeMachineIdRouteImport;
       parentRoute: typeof AppRoute;
     };
+    "/_app/experiments/": {
+      id: "/_app/experiments/";
+      path: "/experiments";
+      fullPath: "/experiments/";
+      preLoaderRoute: typeof AppExperimentsIndexRouteImport;
+      parentRoute: typeof AppRoute;
+    };
     "/_app/jobs/": {
       id: "/_app/jobs/";
       path: "/jobs";
@@ -491,6 +549,20 @@ declare module "@tanstack/react-router" {
       preLoaderRoute: typeof AppCatalogTableTableIdRouteImport;
       parentRoute: typeof AppRoute;
     };
+    "/_app/experiments/$experimentId/": {
+      id: "/_app/experiments/$experimentId/";
+      path: "/experiments/$experimentId";
+      fullPath: "/experiments/$experimentId/";
+      preLoaderRoute: typeof AppExperimentsExperimentIdIndexRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/experiments/$experimentId/compare": {
+      id: "/_app/experiments/$experimentId/compare";
+      path: "/experiments/$experimentId/compare";
+      fullPath: "/experiments/$experimentId/compare";
+      preLoaderRoute: typeof AppExperimentsExperimentIdCompareRouteImport;
+      parentRoute: typeof AppRoute;
+    };
     "/_app/jobs/$jobId/": {
       id: "/_app/jobs/$jobId/";
       path: "/jobs/$jobId";
@@ -503,6 +575,13 @@ declare module "@tanstack/react-router" {
       path: "/jobs/$jobId/edit";
       fullPath: "/jobs/$jobId/edit";
       preLoaderRoute: typeof AppJobsJobIdEditRouteImport;
+      parentRoute: typeof AppRoute;
+    };
+    "/_app/experiments/$experimentId/runs/$runId": {
+      id: "/_app/experiments/$experimentId/runs/$runId";
+      path: "/experiments/$experimentId/runs/$runId";
+      fullPath: "/experiments/$experimentId/runs/$runId";
+      preLoaderRoute: typeof AppExperimentsExperimentIdRunsRunIdRouteImport;
       parentRoute: typeof AppRoute;
     };
   }
@@ -524,13 +603,17 @@ interface AppRouteChildren {
   AppWarehousesMachineIdRoute: typeof AppWarehousesMachineIdRoute;
   AppCatalogIndexRoute: typeof AppCatalogIndexRoute;
   AppComputeIndexRoute: typeof AppComputeIndexRoute;
+  AppExperimentsIndexRoute: typeof AppExperimentsIndexRoute;
   AppJobsIndexRoute: typeof AppJobsIndexRoute;
   AppRunsIndexRoute: typeof AppRunsIndexRoute;
   AppSqlIndexRoute: typeof AppSqlIndexRoute;
   AppWarehousesIndexRoute: typeof AppWarehousesIndexRoute;
   AppCatalogTableTableIdRoute: typeof AppCatalogTableTableIdRoute;
+  AppExperimentsExperimentIdCompareRoute: typeof AppExperimentsExperimentIdCompareRoute;
   AppJobsJobIdEditRoute: typeof AppJobsJobIdEditRoute;
+  AppExperimentsExperimentIdIndexRoute: typeof AppExperimentsExperimentIdIndexRoute;
   AppJobsJobIdIndexRoute: typeof AppJobsJobIdIndexRoute;
+  AppExperimentsExperimentIdRunsRunIdRoute: typeof AppExperimentsExperimentIdRunsRunIdRoute;
 }
 
 const AppRouteChildren: AppRouteChildren = {
@@ -549,13 +632,19 @@ const AppRouteChildren: AppRouteChildren = {
   AppWarehousesMachineIdRoute: AppWarehousesMachineIdRoute,
   AppCatalogIndexRoute: AppCatalogIndexRoute,
   AppComputeIndexRoute: AppComputeIndexRoute,
+  AppExperimentsIndexRoute: AppExperimentsIndexRoute,
   AppJobsIndexRoute: AppJobsIndexRoute,
   AppRunsIndexRoute: AppRunsIndexRoute,
   AppSqlIndexRoute: AppSqlIndexRoute,
   AppWarehousesIndexRoute: AppWarehousesIndexRoute,
   AppCatalogTableTableIdRoute: AppCatalogTableTableIdRoute,
+  AppExperimentsExperimentIdCompareRoute:
+    AppExperimentsExperimentIdCompareRoute,
   AppJobsJobIdEditRoute: AppJobsJobIdEditRoute,
+  AppExperimentsExperimentIdIndexRoute: AppExperimentsExperimentIdIndexRoute,
   AppJobsJobIdIndexRoute: AppJobsJobIdIndexRoute,
+  AppExperimentsExperimentIdRunsRunIdRoute:
+    AppExperimentsExperimentIdRunsRunIdRoute,
 };
 
 const AppRouteWithChildren = AppRoute._addFileChildren(AppRouteChildren);

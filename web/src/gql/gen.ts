@@ -87,6 +87,42 @@ export type DeleteSchemaInput = {
   readonly name: string;
 };
 
+/** Selects by deletion. */
+export const TrackingView = {
+  Active: 'ACTIVE',
+  Deleted: 'DELETED',
+  All: 'ALL'
+} as const;
+
+export type TrackingView = typeof TrackingView[keyof typeof TrackingView];
+export type KeyValueInput = {
+  readonly key: string;
+  readonly value: string;
+};
+
+export type CreateExperimentInput = {
+  readonly name: string;
+  /** Defaults to the platform's own storage. */
+  readonly artifactLocation?: string | null | undefined;
+  readonly tags?: ReadonlyArray<KeyValueInput> | null | undefined;
+  /** For a day, the same key returns the same experiment. */
+  readonly idempotencyKey?: string | null | undefined;
+};
+
+/** A field that is left out does not change. */
+export type UpdateExperimentInput = {
+  readonly id: string;
+  readonly name?: string | null | undefined;
+};
+
+export type DeleteExperimentInput = {
+  readonly id: string;
+};
+
+export type RestoreExperimentInput = {
+  readonly id: string;
+};
+
 export type VariableInput = {
   readonly name: string;
   readonly value: string;
@@ -321,7 +357,7 @@ export const QuotaUnit = {
 export type QuotaUnit = typeof QuotaUnit[keyof typeof QuotaUnit];
 export type UpdateQuotaInput = {
   readonly name: string;
-  /** null stands for the default. */
+  /** Required. null stands for the default. */
   readonly limit?: string | null | undefined;
 };
 
@@ -517,6 +553,69 @@ export type RenameTableInput = {
   readonly id: string;
   readonly schema?: string | null | undefined;
   readonly name?: string | null | undefined;
+};
+
+/**
+ * State of a tracking run, as its client says. The last three are final; a run can be set to RUNNING
+ * again, to be resumed.
+ */
+export const TrackingRunState = {
+  Scheduled: 'SCHEDULED',
+  Running: 'RUNNING',
+  Finished: 'FINISHED',
+  Failed: 'FAILED',
+  Killed: 'KILLED'
+} as const;
+
+export type TrackingRunState = typeof TrackingRunState[keyof typeof TrackingRunState];
+/** A field that is left out does not change. */
+export type UpdateTrackingRunInput = {
+  readonly id: string;
+  readonly name?: string | null | undefined;
+  readonly state?: TrackingRunState | null | undefined;
+  /** With a final state. Defaults to now. */
+  readonly finishedAt?: string | null | undefined;
+};
+
+export type DeleteTrackingRunInput = {
+  readonly id: string;
+};
+
+export type RestoreTrackingRunInput = {
+  readonly id: string;
+};
+
+export type TrackingPointInput = {
+  readonly key: string;
+  readonly value: number | 'NaN' | 'Infinity' | '-Infinity';
+  readonly step?: string | null | undefined;
+  /** Milliseconds since 1970. Defaults to now. */
+  readonly timestamp?: string | null | undefined;
+};
+
+/** At most 1,000 values, of them 100 parameters and 100 tags. */
+export type LogTrackingRunInput = {
+  readonly id: string;
+  /** A point that the run has changes nothing. */
+  readonly points?: ReadonlyArray<TrackingPointInput> | null | undefined;
+  /** CONFLICT for a parameter that has another value. */
+  readonly parameters?: ReadonlyArray<KeyValueInput> | null | undefined;
+  /** Tags that begin with millpond. are the platform's. */
+  readonly tags?: ReadonlyArray<KeyValueInput> | null | undefined;
+};
+
+export type DeleteTrackingRunTagInput = {
+  readonly id: string;
+  readonly key: string;
+};
+
+/** How far a reader knows a metric's history. */
+export type TrackingPositionInput = {
+  readonly key: string;
+  /** Number of points up to the cursor. */
+  readonly total: string;
+  /** Of an event, or endCursor of a page of points. */
+  readonly cursor: string;
 };
 
 /**
@@ -957,6 +1056,134 @@ export type MaintenanceRunsChangedSubscriptionVariables = Exact<{
 
 export type MaintenanceRunsChangedSubscription = { readonly maintenanceRunsUpdated: { readonly __typename: 'MaintenanceRun', readonly id: string, readonly tableId: string, readonly fullName: string, readonly trigger: RunTrigger, readonly createdBy: string, readonly createdAt: string, readonly state: MaintenanceState, readonly message: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly todo: ReadonlyArray<MaintenanceKind>, readonly operations: ReadonlyArray<{ readonly kind: MaintenanceKind, readonly statementId: string | null, readonly state: StatementState, readonly startedAt: string, readonly snapshotsExpired: string | null, readonly filesRemoved: string | null, readonly seconds: number, readonly cost: string | null, readonly currency: string | null, readonly message: string | null, readonly before: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null, readonly after: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null }> } };
 
+export type ExperimentRowFragment = { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null };
+
+export type TrackingRunLoggedFragment = { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> };
+
+export type ExperimentsListQueryVariables = Exact<{
+  filter?: string | null | undefined;
+  view: TrackingView;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type ExperimentsListQuery = { readonly experiments: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null, readonly runs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } }> } } }> } };
+
+export type ExperimentDetailQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type ExperimentDetailQuery = { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> } | null };
+
+export type ExperimentRunsQueryVariables = Exact<{
+  id: string;
+  filter?: string | null | undefined;
+  orderBy?: ReadonlyArray<string> | string | null | undefined;
+  view: TrackingView;
+  first: number;
+  after?: string | null | undefined;
+}>;
+
+
+export type ExperimentRunsQuery = { readonly trackingRuns: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> } }> } };
+
+export type TrackingRunDetailQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type TrackingRunDetailQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly artifactUri: string, readonly jobRunId: string | null, readonly taskKey: string | null, readonly attemptId: string | null, readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null }, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string, readonly timestamp: string, readonly points: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly inputs: ReadonlyArray<{ readonly name: string, readonly digest: string, readonly sourceType: string, readonly source: string, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> }>, readonly jobRun: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }> } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }> } | null } | null };
+
+export type TrackingPointsPageQueryVariables = Exact<{
+  run: string;
+  key: string;
+  after?: string | null | undefined;
+}>;
+
+
+export type TrackingPointsPageQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly id: string, readonly points: { readonly points: ReadonlyArray<{ readonly step: string, readonly timestamp: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity' }>, readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null } } } | null };
+
+export type CreateExperimentMutationVariables = Exact<{
+  input: CreateExperimentInput;
+}>;
+
+
+export type CreateExperimentMutation = { readonly createExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null } } };
+
+export type RenameExperimentMutationVariables = Exact<{
+  input: UpdateExperimentInput;
+}>;
+
+
+export type RenameExperimentMutation = { readonly updateExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null } } };
+
+export type DeleteExperimentMutationVariables = Exact<{
+  input: DeleteExperimentInput;
+}>;
+
+
+export type DeleteExperimentMutation = { readonly deleteExperiment: { readonly id: string } };
+
+export type RestoreExperimentMutationVariables = Exact<{
+  input: RestoreExperimentInput;
+}>;
+
+
+export type RestoreExperimentMutation = { readonly restoreExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null } } };
+
+export type RenameTrackingRunMutationVariables = Exact<{
+  input: UpdateTrackingRunInput;
+}>;
+
+
+export type RenameTrackingRunMutation = { readonly updateTrackingRun: { readonly run: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } } };
+
+export type DeleteTrackingRunMutationVariables = Exact<{
+  input: DeleteTrackingRunInput;
+}>;
+
+
+export type DeleteTrackingRunMutation = { readonly deleteTrackingRun: { readonly id: string } };
+
+export type RestoreTrackingRunMutationVariables = Exact<{
+  input: RestoreTrackingRunInput;
+}>;
+
+
+export type RestoreTrackingRunMutation = { readonly restoreTrackingRun: { readonly run: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } } };
+
+export type SetTrackingRunTagMutationVariables = Exact<{
+  input: LogTrackingRunInput;
+}>;
+
+
+export type SetTrackingRunTagMutation = { readonly logTrackingRun: { readonly logged: number } };
+
+export type DeleteTrackingRunTagMutationVariables = Exact<{
+  input: DeleteTrackingRunTagInput;
+}>;
+
+
+export type DeleteTrackingRunTagMutation = { readonly deleteTrackingRunTag: { readonly run: { readonly __typename: 'TrackingRun', readonly id: string } } };
+
+export type TrackingRunsChangedSubscriptionVariables = Exact<{
+  experiment: string;
+}>;
+
+
+export type TrackingRunsChangedSubscription = { readonly trackingRunChanges: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } };
+
+export type TrackingRunPointsSubscriptionVariables = Exact<{
+  run: string;
+  keys: ReadonlyArray<string> | string;
+  after: ReadonlyArray<TrackingPositionInput> | TrackingPositionInput;
+}>;
+
+
+export type TrackingRunPointsSubscription = { readonly trackingRunPoints: ReadonlyArray<{ readonly key: string, readonly reset: boolean, readonly total: string, readonly cursor: string, readonly points: ReadonlyArray<{ readonly step: string, readonly timestamp: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity' }> }> };
+
 export type ScheduleFieldsFragment = { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string>, readonly waitingSince: string | null, readonly missed: number, readonly lastMissedAt: string | null };
 
 export type JobRowFragment = { readonly __typename: 'Job', readonly id: string, readonly name: string, readonly description: string, readonly sample: boolean, readonly createdAt: string, readonly updatedAt: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly schedule: { readonly cron: string, readonly timeZone: string, readonly paused: boolean, readonly next: ReadonlyArray<string> } | null, readonly runs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Run', readonly id: string, readonly status: RunStatus, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null } }> } };
@@ -1267,6 +1494,13 @@ export type RunLogsSubscriptionVariables = Exact<{
 
 export type RunLogsSubscription = { readonly runLogs: { readonly nextOffset: string, readonly size: string, readonly eof: boolean, readonly chunks: ReadonlyArray<{ readonly offset: string, readonly stream: LogStream, readonly firstLine: string, readonly emittedAt: string, readonly data: string }> } };
 
+export type RunTrackingQueryVariables = Exact<{
+  id: string;
+}>;
+
+
+export type RunTrackingQuery = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly trackingRuns: ReadonlyArray<{ readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string } }> } | null };
+
 export type SettingsQueryVariables = Exact<{ [key: string]: never; }>;
 
 
@@ -1348,6 +1582,11 @@ export type WarehousesChangedSubscriptionVariables = Exact<{ [key: string]: neve
 
 
 export type WarehousesChangedSubscription = { readonly warehouseUpdated: { readonly __typename: 'Warehouse', readonly size: string, readonly writeEngine: string, readonly nodes: number, readonly trinoStart: string, readonly id: string, readonly name: string, readonly region: string, readonly state: MachineState, readonly message: string | null, readonly stateSince: string, readonly autoStop: string, readonly autoStopAt: string | null, readonly createdAt: string, readonly lastUsedAt: string | null, readonly pricePerHour: string | null, readonly currency: string | null, readonly restarts: number, readonly engines: ReadonlyArray<{ readonly name: string, readonly version: string, readonly state: EngineState | null, readonly message: string | null, readonly nodes: number | null }> } };
+
+export type PaletteExperimentsQueryVariables = Exact<{ [key: string]: never; }>;
+
+
+export type PaletteExperimentsQuery = { readonly experiments: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Experiment', readonly id: string, readonly name: string } }> } };
 
 export type StatementRowFragment = { readonly __typename: 'Statement', readonly id: string, readonly query: string, readonly warehouseId: string, readonly state: StatementState, readonly message: string | null, readonly progress: number | null, readonly kind: string | null, readonly write: boolean, readonly engine: string | null, readonly routingReason: string | null, readonly rowCount: string | null, readonly truncated: boolean, readonly resultUntil: string | null, readonly createdBy: string, readonly runId: string | null, readonly taskKey: string | null, readonly purpose: StatementPurpose | null, readonly tableId: string | null, readonly createdAt: string, readonly notBefore: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null, readonly queuedMs: string, readonly runMs: string | null, readonly warehouse: { readonly __typename: 'Warehouse', readonly id: string, readonly name: string, readonly state: MachineState, readonly writeEngine: string } | null, readonly error: { readonly fault: StatementFault, readonly message: string, readonly line: number | null, readonly column: number | null } | null };
 
@@ -1439,6 +1678,8 @@ export type StartRunMutationVariables = Exact<{
 
 
 export type StartRunMutation = { readonly startRun: { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } } };
+
+export type TrackingRunRowFragment = { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null };
 
 export class TypedDocumentString<TResult, TVariables>
   extends String
@@ -1622,6 +1863,63 @@ export const MaintenanceRunRowFragmentDoc = new TypedDocumentString(`
   deleteFiles
   snapshots
 }`, {"fragmentName":"MaintenanceRunRow"}) as unknown as TypedDocumentString<MaintenanceRunRowFragment, unknown>;
+export const ExperimentRowFragmentDoc = new TypedDocumentString(`
+    fragment ExperimentRow on Experiment {
+  __typename
+  id
+  name
+  artifactLocation
+  createdBy
+  createdAt
+  updatedAt
+  deletedAt
+}
+    `, {"fragmentName":"ExperimentRow"}) as unknown as TypedDocumentString<ExperimentRowFragment, unknown>;
+export const TrackingRunRowFragmentDoc = new TypedDocumentString(`
+    fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}
+    `, {"fragmentName":"TrackingRunRow"}) as unknown as TypedDocumentString<TrackingRunRowFragment, unknown>;
+export const TrackingRunLoggedFragmentDoc = new TypedDocumentString(`
+    fragment TrackingRunLogged on TrackingRun {
+  ...TrackingRunRow
+  metrics {
+    key
+    value
+    step
+  }
+  parameters {
+    key
+    value
+  }
+  tags {
+    key
+    value
+  }
+}
+    fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`, {"fragmentName":"TrackingRunLogged"}) as unknown as TypedDocumentString<TrackingRunLoggedFragment, unknown>;
 export const RunBarFragmentDoc = new TypedDocumentString(`
     fragment RunBar on Run {
   __typename
@@ -3567,6 +3865,384 @@ fragment MaintenanceRunRow on MaintenanceRun {
     message
   }
 }`) as unknown as TypedDocumentString<MaintenanceRunsChangedSubscription, MaintenanceRunsChangedSubscriptionVariables>;
+export const ExperimentsListDocument = new TypedDocumentString(`
+    query ExperimentsList($filter: String, $view: TrackingView!, $first: Int!, $after: String) {
+  experiments(filter: $filter, view: $view, first: $first, after: $after) {
+    pageInfo {
+      hasNextPage
+      endCursor
+    }
+    edges {
+      node {
+        ...ExperimentRow
+        runs(first: 1, view: ALL) {
+          edges {
+            node {
+              ...TrackingRunRow
+            }
+          }
+        }
+      }
+    }
+  }
+}
+    fragment ExperimentRow on Experiment {
+  __typename
+  id
+  name
+  artifactLocation
+  createdBy
+  createdAt
+  updatedAt
+  deletedAt
+}
+fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<ExperimentsListQuery, ExperimentsListQueryVariables>;
+export const ExperimentDetailDocument = new TypedDocumentString(`
+    query ExperimentDetail($id: ID!) {
+  experiment(id: $id) {
+    ...ExperimentRow
+    tags {
+      key
+      value
+    }
+  }
+}
+    fragment ExperimentRow on Experiment {
+  __typename
+  id
+  name
+  artifactLocation
+  createdBy
+  createdAt
+  updatedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<ExperimentDetailQuery, ExperimentDetailQueryVariables>;
+export const ExperimentRunsDocument = new TypedDocumentString(`
+    query ExperimentRuns($id: ID!, $filter: String, $orderBy: [String!], $view: TrackingView!, $first: Int!, $after: String) {
+  trackingRuns(
+    experiments: [$id]
+    filter: $filter
+    orderBy: $orderBy
+    view: $view
+    first: $first
+    after: $after
+  ) {
+    pageInfo {
+      hasNextPage
+      endCursor
+    }
+    edges {
+      node {
+        ...TrackingRunLogged
+      }
+    }
+  }
+}
+    fragment TrackingRunLogged on TrackingRun {
+  ...TrackingRunRow
+  metrics {
+    key
+    value
+    step
+  }
+  parameters {
+    key
+    value
+  }
+  tags {
+    key
+    value
+  }
+}
+fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<ExperimentRunsQuery, ExperimentRunsQueryVariables>;
+export const TrackingRunDetailDocument = new TypedDocumentString(`
+    query TrackingRunDetail($id: ID!) {
+  trackingRun(id: $id) {
+    ...TrackingRunRow
+    artifactUri
+    jobRunId
+    taskKey
+    attemptId
+    experiment {
+      ...ExperimentRow
+    }
+    metrics {
+      key
+      value
+      step
+      timestamp
+      points
+    }
+    parameters {
+      key
+      value
+    }
+    tags {
+      key
+      value
+    }
+    inputs {
+      name
+      digest
+      sourceType
+      source
+      tags {
+        key
+        value
+      }
+    }
+    jobRun {
+      __typename
+      id
+      jobId
+      jobName
+      parameters {
+        name
+        value
+      }
+      job {
+        __typename
+        id
+        parameters {
+          name
+          value
+        }
+      }
+      attempts {
+        __typename
+        id
+        number
+      }
+    }
+  }
+}
+    fragment ExperimentRow on Experiment {
+  __typename
+  id
+  name
+  artifactLocation
+  createdBy
+  createdAt
+  updatedAt
+  deletedAt
+}
+fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<TrackingRunDetailQuery, TrackingRunDetailQueryVariables>;
+export const TrackingPointsPageDocument = new TypedDocumentString(`
+    query TrackingPointsPage($run: ID!, $key: String!, $after: String) {
+  trackingRun(id: $run) {
+    __typename
+    id
+    points(key: $key, first: 1000, after: $after) {
+      points {
+        step
+        timestamp
+        value
+      }
+      pageInfo {
+        hasNextPage
+        endCursor
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TrackingPointsPageQuery, TrackingPointsPageQueryVariables>;
+export const CreateExperimentDocument = new TypedDocumentString(`
+    mutation CreateExperiment($input: CreateExperimentInput!) {
+  createExperiment(input: $input) {
+    experiment {
+      ...ExperimentRow
+    }
+  }
+}
+    fragment ExperimentRow on Experiment {
+  __typename
+  id
+  name
+  artifactLocation
+  createdBy
+  createdAt
+  updatedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<CreateExperimentMutation, CreateExperimentMutationVariables>;
+export const RenameExperimentDocument = new TypedDocumentString(`
+    mutation RenameExperiment($input: UpdateExperimentInput!) {
+  updateExperiment(input: $input) {
+    experiment {
+      ...ExperimentRow
+    }
+  }
+}
+    fragment ExperimentRow on Experiment {
+  __typename
+  id
+  name
+  artifactLocation
+  createdBy
+  createdAt
+  updatedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<RenameExperimentMutation, RenameExperimentMutationVariables>;
+export const DeleteExperimentDocument = new TypedDocumentString(`
+    mutation DeleteExperiment($input: DeleteExperimentInput!) {
+  deleteExperiment(input: $input) {
+    id
+  }
+}
+    `) as unknown as TypedDocumentString<DeleteExperimentMutation, DeleteExperimentMutationVariables>;
+export const RestoreExperimentDocument = new TypedDocumentString(`
+    mutation RestoreExperiment($input: RestoreExperimentInput!) {
+  restoreExperiment(input: $input) {
+    experiment {
+      ...ExperimentRow
+    }
+  }
+}
+    fragment ExperimentRow on Experiment {
+  __typename
+  id
+  name
+  artifactLocation
+  createdBy
+  createdAt
+  updatedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<RestoreExperimentMutation, RestoreExperimentMutationVariables>;
+export const RenameTrackingRunDocument = new TypedDocumentString(`
+    mutation RenameTrackingRun($input: UpdateTrackingRunInput!) {
+  updateTrackingRun(input: $input) {
+    run {
+      ...TrackingRunRow
+    }
+  }
+}
+    fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<RenameTrackingRunMutation, RenameTrackingRunMutationVariables>;
+export const DeleteTrackingRunDocument = new TypedDocumentString(`
+    mutation DeleteTrackingRun($input: DeleteTrackingRunInput!) {
+  deleteTrackingRun(input: $input) {
+    id
+  }
+}
+    `) as unknown as TypedDocumentString<DeleteTrackingRunMutation, DeleteTrackingRunMutationVariables>;
+export const RestoreTrackingRunDocument = new TypedDocumentString(`
+    mutation RestoreTrackingRun($input: RestoreTrackingRunInput!) {
+  restoreTrackingRun(input: $input) {
+    run {
+      ...TrackingRunRow
+    }
+  }
+}
+    fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<RestoreTrackingRunMutation, RestoreTrackingRunMutationVariables>;
+export const SetTrackingRunTagDocument = new TypedDocumentString(`
+    mutation SetTrackingRunTag($input: LogTrackingRunInput!) {
+  logTrackingRun(input: $input) {
+    logged
+  }
+}
+    `) as unknown as TypedDocumentString<SetTrackingRunTagMutation, SetTrackingRunTagMutationVariables>;
+export const DeleteTrackingRunTagDocument = new TypedDocumentString(`
+    mutation DeleteTrackingRunTag($input: DeleteTrackingRunTagInput!) {
+  deleteTrackingRunTag(input: $input) {
+    run {
+      __typename
+      id
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<DeleteTrackingRunTagMutation, DeleteTrackingRunTagMutationVariables>;
+export const TrackingRunsChangedDocument = new TypedDocumentString(`
+    subscription TrackingRunsChanged($experiment: ID!) {
+  trackingRunChanges(experiment: $experiment) {
+    ...TrackingRunRow
+  }
+}
+    fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<TrackingRunsChangedSubscription, TrackingRunsChangedSubscriptionVariables>;
+export const TrackingRunPointsDocument = new TypedDocumentString(`
+    subscription TrackingRunPoints($run: ID!, $keys: [String!]!, $after: [TrackingPositionInput!]!) {
+  trackingRunPoints(run: $run, keys: $keys, after: $after) {
+    key
+    reset
+    total
+    cursor
+    points {
+      step
+      timestamp
+      value
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<TrackingRunPointsSubscription, TrackingRunPointsSubscriptionVariables>;
 export const JobsListDocument = new TypedDocumentString(`
     query JobsList($first: Int!, $after: String, $filter: JobFilter) {
   jobs(first: $first, after: $after, filter: $filter) {
@@ -5301,6 +5977,34 @@ export const RunLogsDocument = new TypedDocumentString(`
   }
 }
     `) as unknown as TypedDocumentString<RunLogsSubscription, RunLogsSubscriptionVariables>;
+export const RunTrackingDocument = new TypedDocumentString(`
+    query RunTracking($id: ID!) {
+  run(id: $id) {
+    __typename
+    id
+    trackingRuns {
+      ...TrackingRunRow
+      experiment {
+        __typename
+        id
+        name
+      }
+    }
+  }
+}
+    fragment TrackingRunRow on TrackingRun {
+  __typename
+  id
+  experimentId
+  name
+  state
+  user
+  createdBy
+  createdAt
+  startedAt
+  finishedAt
+  deletedAt
+}`) as unknown as TypedDocumentString<RunTrackingQuery, RunTrackingQueryVariables>;
 export const SettingsDocument = new TypedDocumentString(`
     query Settings {
   quotas {
@@ -5560,6 +6264,19 @@ fragment WarehouseRow on Warehouse {
     nodes
   }
 }`) as unknown as TypedDocumentString<WarehousesChangedSubscription, WarehousesChangedSubscriptionVariables>;
+export const PaletteExperimentsDocument = new TypedDocumentString(`
+    query PaletteExperiments {
+  experiments(first: 20) {
+    edges {
+      node {
+        __typename
+        id
+        name
+      }
+    }
+  }
+}
+    `) as unknown as TypedDocumentString<PaletteExperimentsQuery, PaletteExperimentsQueryVariables>;
 export const StatementDetailDocument = new TypedDocumentString(`
     query StatementDetail($id: ID!) {
   statement(id: $id) {

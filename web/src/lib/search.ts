@@ -45,3 +45,19 @@ export const count = z.coerce.number().int().min(1).optional().catch(undefined);
 export const text = z
   .preprocess((v) => (v === "" || v === undefined ? undefined : String([v].flat()[0])), z.string().optional())
   .catch(undefined);
+
+/** Texts, each once; none is absent. */
+export const texts = z
+  .preprocess(
+    (v) => (v === undefined ? undefined : [...new Set([v].flat().map(String))].filter(Boolean)),
+    z
+      .array(z.string())
+      .transform((a) => (a.length ? a : undefined))
+      .optional(),
+  )
+  .catch(undefined);
+
+/** True, or absent. */
+export const flag = z
+  .preprocess((v) => (v === true || v === "true" ? true : undefined), z.boolean().optional())
+  .catch(undefined);

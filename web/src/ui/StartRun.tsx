@@ -13,6 +13,19 @@ export interface Startable {
   name: string;
   parameters: readonly { name: string; value: string }[];
 }
+
+/** The job of a run with its current parameters, and the values that the run had. */
+export function startAgain(run: {
+  jobId: string;
+  jobName: string;
+  parameters: Values;
+  job: { parameters: Values } | null;
+}): Startable {
+  const had = new Map(run.parameters.map((p) => [p.name, p.value]));
+  const parameters = run.job?.parameters.map((p) => ({ ...p, value: had.get(p.name) ?? p.value })) ?? [];
+  return { id: run.jobId, name: run.jobName, parameters };
+}
+
 type Values = readonly { name: string; value: string }[];
 
 const modalId = "start-run";

@@ -12,19 +12,35 @@ import {
   IconStack2,
   type TablerIcon,
 } from "@tabler/icons-react";
-import type { AgentStatus, AttemptStatus, RunStatus, StatementState, TaskStatus } from "@/gql/gen";
+import type {
+  AgentStatus,
+  AttemptStatus,
+  RunStatus,
+  StatementState,
+  TaskStatus,
+  TrackingRunState,
+} from "@/gql/gen";
 
-export type AnyStatus = RunStatus | TaskStatus | AttemptStatus | AgentStatus | StatementState;
+export type AnyStatus =
+  | RunStatus
+  | TaskStatus
+  | AttemptStatus
+  | AgentStatus
+  | StatementState
+  | TrackingRunState;
 
 const looks: Record<AnyStatus, { word: string; icon: TablerIcon }> = {
   PENDING: { word: "Pending", icon: IconClock },
+  SCHEDULED: { word: "Scheduled", icon: IconClock },
   QUEUED: { word: "Queued", icon: IconStack2 },
   STARTING: { word: "Starting", icon: IconLoader2 },
   RUNNING: { word: "Running", icon: IconLoader2 },
   SUCCESS: { word: "Succeeded", icon: IconCircleCheck },
   SUCCEEDED: { word: "Succeeded", icon: IconCircleCheck },
+  FINISHED: { word: "Finished", icon: IconCircleCheck },
   FAILED: { word: "Failed", icon: IconCircleX },
   CANCELLED: { word: "Cancelled", icon: IconBan },
+  KILLED: { word: "Killed", icon: IconBan },
   SKIPPED: { word: "Skipped", icon: IconPlayerSkipForward },
   LOST: { word: "Lost", icon: IconAlertTriangle },
   NEW: { word: "Never connected", icon: IconCircleDashed },

@@ -9,6 +9,7 @@ import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
 import { launch, openPage } from "./browser.mjs";
 import * as catalog from "./catalog.mjs";
+import * as experiments from "./experiments.mjs";
 import * as first from "./first-minute.mjs";
 import * as jobs from "./jobs.mjs";
 import * as machines from "./machines.mjs";
@@ -91,6 +92,12 @@ test("the console", async (t) => {
   for (const scheme of ["light", "dark"])
     await t.test(`catalog, ${scheme}`, () => catalog.look(browser, base, storage, scheme));
   await step(t, "a database is deleted", catalog.remove);
+  await step(t, "an experiment, and what it says to log", experiments.make);
+  await step(t, "runs of an experiment are searched and sorted", experiments.searchAndSort);
+  await step(t, "a tracking run, live", experiments.liveRun);
+  await step(t, "runs are compared", experiments.compare);
+  await step(t, "the tracking run of the sample", experiments.ofJob);
+  await step(t, "runs and experiments are deleted and restored", experiments.deleteAndRestore);
   await step(t, "a compute instance is made, started and measured", machines.startCompute);
   await step(t, "a job on a compute instance", machines.runOnCompute);
   await step(t, "a compute instance is changed", machines.editCompute);

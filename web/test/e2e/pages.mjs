@@ -1,4 +1,5 @@
 import { assertAccessible, eventually, openPage, settled, shot } from "./browser.mjs";
+import { pages as experimentPages } from "./experiments.mjs";
 
 /** Addresses of an existing job and run. */
 async function places(page) {
@@ -28,6 +29,7 @@ export async function everyPage(browser, base, storage, scheme, t) {
     "runs-unknown-status": "/runs?status=nope",
     "run-graph": run,
     "run-timeline": `${run}?view=gantt`,
+    ...experimentPages(),
     sql: "/sql",
     "sql-statements": "/sql/history",
     "sql-none-match": "/sql/history?q=there-is-no-such-statement",
@@ -76,6 +78,7 @@ export async function narrowedWindow(browser, base, storage) {
     "/",
     "/jobs",
     "/runs",
+    "/experiments",
     "/sql/history",
     "/catalog/lake",
     "/catalog/maintenance",
@@ -113,6 +116,8 @@ export async function smallWindow(browser, base, storage) {
     "/",
     "/jobs",
     "/runs",
+    "/experiments",
+    ...["experiment", "tracking-run", "compare-runs"].map((name) => experimentPages()[name]),
     "/sql",
     "/sql/history",
     "/catalog",

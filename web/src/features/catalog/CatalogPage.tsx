@@ -9,11 +9,11 @@ import { includes } from "@/lib/auth";
 import { type DatabaseNode, databasesQuery, schemasQuery } from "@/lib/catalog";
 import { useTab } from "@/lib/favicon";
 import { useRole } from "@/lib/session";
+import { NameForm } from "@/ui/NameForm";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { Ago } from "@/ui/Time";
 import { useCatalogActions } from "./actions";
-import { NameForm } from "./NameForm";
 
 /** All databases, and the schemas in each. */
 export function CatalogPage() {

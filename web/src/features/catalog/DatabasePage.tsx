@@ -11,12 +11,12 @@ import { useTab } from "@/lib/favicon";
 import { useRole } from "@/lib/session";
 import { CopyId, CopyMenu } from "@/ui/Copy";
 import { LostPage } from "@/ui/Fallbacks";
+import { NameForm } from "@/ui/NameForm";
 import { PageHeader } from "@/ui/PageHeader";
 import { EmptyState, ErrorPanel, NoMatch, TableSkeleton } from "@/ui/States";
 import { ShowMore } from "@/ui/Table";
 import { useCatalogActions } from "./actions";
 import { MaintenancePanel } from "./MaintenancePanel";
-import { NameForm } from "./NameForm";
 import { type DatabaseFull, type TablesFilter, tablesQuery } from "./queries";
 import { TablesTable } from "./TablesTable";
 

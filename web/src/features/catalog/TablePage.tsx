@@ -18,13 +18,13 @@ import { formatBytes, formatCount, plural } from "@/lib/format";
 import { useRole } from "@/lib/session";
 import { CopyId, CopyMenu } from "@/ui/Copy";
 import { LostPage } from "@/ui/Fallbacks";
+import { NameForm } from "@/ui/NameForm";
 import { PageHeader } from "@/ui/PageHeader";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { Ago } from "@/ui/Time";
 import { useTableActions } from "./actions";
 import { LineageTab } from "./LineageTab";
 import { MaintenancePanel } from "./MaintenancePanel";
-import { NameForm } from "./NameForm";
 import { type TableFull, tableQuery } from "./queries";
 import {
   FilesTab,

@@ -8,7 +8,7 @@ import { confirm } from "@/ui/dialogs";
 import { ComputeLink } from "@/ui/Machine";
 import { PageHeader } from "@/ui/PageHeader";
 import { Trigger } from "@/ui/RunsTable";
-import { useStartRun } from "@/ui/StartRun";
+import { startAgain, useStartRun } from "@/ui/StartRun";
 import { isActive, runWord, StatusBadge } from "@/ui/Status";
 import { Ago, Duration } from "@/ui/Time";
 import { useRunActions } from "./actions";
@@ -95,10 +95,6 @@ function Facts({ run }: { run: RunDetail }) {
 function Actions({ run }: { run: RunDetail }) {
   const { cancel, repair } = useRunActions(run);
   const start = useStartRun();
-  // The job's current parameters with this run's values.
-  const had = new Map(run.parameters.map((p) => [p.name, p.value]));
-  const parameters = run.job?.parameters.map((p) => ({ ...p, value: had.get(p.name) ?? p.value })) ?? [];
-  const job = { id: run.jobId, name: run.jobName, parameters };
   const askCancel = () =>
     confirm({
       title: `Cancel this run of ${run.jobName}?`,
@@ -146,7 +142,7 @@ function Actions({ run }: { run: RunDetail }) {
               leftSection={<IconPlayerPlay size={16} />}
               disabled={disabled}
               loading={start.pending}
-              onClick={() => start.ask(job)}
+              onClick={() => start.ask(startAgain(run))}
             >
               Run again
             </Button>

@@ -12,6 +12,7 @@ import { useLiveRun } from "./live";
 import { type RunDetail, runQuery } from "./queries";
 import { RunHeader } from "./RunHeader";
 import { RunTables } from "./RunTables";
+import { RunTracking } from "./RunTracking";
 import { type Place, select } from "./selection";
 import { TasksPanel } from "./TasksPanel";
 
@@ -81,6 +82,7 @@ function Loaded({ run, place }: { run: RunDetail; place: Place }) {
         onAttempt={(attempt) => go({ task: selection.task?.key, attempt, line: undefined })}
         onLine={(line) => go({ task: selection.task?.key, attempt: selection.attempt?.number, line }, true)}
       />
+      <RunTracking run={run} />
       <RunTables run={run} />
     </div>
   );

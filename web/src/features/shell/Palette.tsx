@@ -3,6 +3,7 @@ import { useDebouncedValue } from "@mantine/hooks";
 import { Spotlight, type SpotlightActionData, type SpotlightActionGroupData } from "@mantine/spotlight";
 import {
   IconAffiliate,
+  IconFlask,
   IconKeyboard,
   IconLogout,
   IconMoon,
@@ -13,7 +14,13 @@ import {
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { PaletteDocument, PaletteMachinesDocument, PaletteRunsDocument, Role } from "@/gql/gen";
+import {
+  PaletteDocument,
+  PaletteExperimentsDocument,
+  PaletteMachinesDocument,
+  PaletteRunsDocument,
+  Role,
+} from "@/gql/gen";
 import { includes } from "@/lib/auth";
 import { formatAgo } from "@/lib/format";
 import { gql } from "@/lib/graphql";
@@ -27,7 +34,7 @@ import { useLogout } from "./useLogout";
 
 const icon = (Icon: typeof IconPlus) => <Icon size={18} stroke={1.6} aria-hidden />;
 
-/** Ctrl+K: pages, jobs, runs, machines and their commands. */
+/** Ctrl+K: pages, jobs, runs, experiments, machines and their commands. */
 export function Palette({ onShortcuts }: { onShortcuts: () => void }) {
   const [open, setOpen] = useState(false);
   const [query, setQuery] = useState("");
@@ -38,6 +45,7 @@ export function Palette({ onShortcuts }: { onShortcuts: () => void }) {
     placeholderData: keepPreviousData,
   });
   const runs = useQuery({ ...gql(PaletteRunsDocument, {}), enabled: open });
+  const experiments = useQuery({ ...gql(PaletteExperimentsDocument, {}), enabled: open });
   const machines = useQuery({ ...gql(PaletteMachinesDocument, {}), enabled: open }).data;
   const navigate = useNavigate();
   const start = useStartRun();
@@ -75,6 +83,16 @@ export function Palette({ onShortcuts }: { onShortcuts: () => void }) {
         keywords: `${r.id} ${statusWord(r.status)}`,
         leftSection: <StatusIcon status={r.status} size={18} />,
         onClick: () => void navigate({ to: "/runs/$runId", params: { runId: r.id } }),
+      })),
+    },
+    {
+      group: "Experiments",
+      actions: (experiments.data?.experiments.edges ?? []).map(({ node: x }) => ({
+        id: `experiment-${x.id}`,
+        label: x.name,
+        description: "Open the experiment",
+        leftSection: icon(IconFlask),
+        onClick: () => void navigate({ to: "/experiments/$experimentId", params: { experimentId: x.id } }),
       })),
     },
     {

@@ -2,6 +2,7 @@ import {
   IconAffiliate,
   IconCpu,
   IconDatabase,
+  IconFlask,
   IconHome,
   IconKey,
   IconListDetails,
@@ -20,6 +21,7 @@ export const sections = [
       { to: "/", label: "Overview", icon: IconHome, key: "o" },
       { to: "/jobs", label: "Jobs", icon: IconAffiliate, key: "j" },
       { to: "/runs", label: "Runs", icon: IconListDetails, key: "r" },
+      { to: "/experiments", label: "Experiments", icon: IconFlask, key: "e" },
     ],
   },
   {

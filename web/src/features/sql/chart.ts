@@ -1,4 +1,5 @@
 import { isNumeric, isTemporal, type ResultColumn, type ResultSource } from "@/lib/result";
+import { palette } from "@/ui/palette";
 
 export type ChartKind = "line" | "bar" | "area" | "scatter";
 export interface ChartChoice {
@@ -9,7 +10,6 @@ export interface ChartChoice {
 
 /** The maximum number of points; more add nothing visible. */
 export const chartAtMost = 10_000;
-const palette = ["#1c7ed6", "#e8590c", "#2b8a3e", "#9c36b5", "#0b7285", "#c2255c", "#846300", "#5f3dc4"];
 
 /**
  * A default chart for the columns: numbers over the first other column, as a line over time. Null
@@ -50,7 +50,7 @@ export function chartOption(
   const byValue = choice.kind === "scatter" && isNumeric(xType) && choice.x >= 0;
   const many = data.length > 60;
   return {
-    color: palette,
+    color: [...palette],
     aria: { enabled: true, label: { description: label } },
     grid: { left: 16, right: 20, top: 38, bottom: many ? 56 : 16, containLabel: true },
     legend: { top: 4, type: "scroll" },

@@ -238,7 +238,7 @@ func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.Run) error 
 		operations = []byte("[]")
 	}
 	return t.update(ctx, domain.NotFound("run of maintenance", r.ID), "maintenance_runs", string(r.ID), values{
-		"run_trigger": r.Trigger, "state": r.State, "message": r.Message, "operations": string(operations), "finished_at": r.FinishedAt,
+		"run_trigger": r.Trigger, "due_at": r.DueAt, "state": r.State, "message": r.Message, "operations": string(operations), "finished_at": r.FinishedAt,
 	}.actor("created_by", r.CreatedBy))
 }
 

@@ -95,12 +95,7 @@ func (r *subscriptionResolver) MaintenanceRunsUpdated(ctx context.Context, table
 		return nil, err
 	}
 	wake, stop := r.Topics.Subscribe(domain.MaintenanceRunsTopic(scopeOf(ctx).Workspace()))
-	changes := &maintenanceChanges{maintenance: r.Services.Maintenance, scope: scopeOf(ctx), filter: filter}
-	return stream(ctx, r.server, stop, func(send func(model.MaintenanceRun) error) error {
-		return r.live(ctx, wake, func() error {
-			return sendAll(ctx, changes.next, func(run maintenance.Run) error { return send(model.NewMaintenanceRun(run)) })
-		})
-	})
+	return follow(ctx, r.server, wake, stop, r.Services.Maintenance.Follow(scopeOf(ctx), filter).Each, model.NewMaintenanceRun)
 }
 
 func (r *Resolver) MaintenanceRun() generated.MaintenanceRunResolver {

@@ -97,6 +97,10 @@ func TestMaintenanceOfATable(t *testing.T) {
 	})
 	require.Equal(t, "EXPIRE", at(over, "operations", 1, "kind"))
 	require.Nil(t, at(over, "nextTryAt"))
+	late := w.open(viewer, nil)
+	events = late.subscribe(`subscription { maintenanceRunsUpdated { id state } }`, nil)
+	missed := at(late.until(events, func(map[string]any) bool { return true }), "maintenanceRunsUpdated")
+	require.Equal(t, []any{at(run, "id"), "SUCCEEDED"}, []any{at(missed, "id"), at(missed, "state")}, "it ended while the client reconnected")
 
 	history := `query($id: ID!) { maintenanceRun(id: $id) { id } maintenanceRuns(database: "lake") { edges { node { id } } }
 		database(id: "lake") { ` + maintenanceFields + ` maintenanceRuns { edges { node { id } } } tables { edges { node { maintenanceRuns(first: 1) { edges { node { id } } } } } } } }`

@@ -18,6 +18,7 @@ import (
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/job"
 	"github.com/millpond/millpond/domain/machine"
+	"github.com/millpond/millpond/domain/maintenance"
 	"github.com/millpond/millpond/domain/quota"
 	"github.com/millpond/millpond/domain/statement"
 	"github.com/millpond/millpond/domain/tracking"
@@ -233,6 +234,10 @@ var (
 			"warehouse_id": "'x'", "query": "'x'", "not_before": "now()", "state": "'failed'", "message": "'x'", "progress": "0.5", "kind": "'x'", "engine": "'x'", "routing_reason": "'x'", "schema_message": "'x'", "rows": "7",
 			"chunks": `'[{"rows":1}]'`, "started_at": "now()", "finished_at": "now()", "cancel_requested_at": "now()",
 		},
+		"maintenance_runs": {
+			"run_trigger": "'manual'", "created_by_name": "'x'", "due_at": "now()", "state": "'failed'", "message": "'x'", "operations": `'[{"kind": "expire", "statement": "x"}]'`,
+			"finished_at": "now()",
+		},
 		"machines": {
 			"name": "'x'", "flavor": "'x'", "image": "'x'", "image_ref": "'x'", "auto_stop": "'2h'", "slots": "7", "write_engine": "'x'", "nodes": "7",
 			"trino_start": "'with_warehouse'", "last_used_at": "now()", "desired": "'running'", "state": "'failed'", "message": "'x'", "state_since": "now() + interval '1s'",
@@ -249,7 +254,8 @@ var (
 			"write": "NOT write", "fault": "'x'", "failure": "'x'", "failure_line": "7", "failure_column": "7", "bytes": "7", "scanned": "7", "truncated": "NOT truncated",
 			"result": "'x'", "result_until": "now()", "replica": "'x'", "lineage": "'none'", "detached": "NOT detached", "sent": "NOT sent", "committed": "NOT committed",
 		},
-		"machines": {"host": "'x'", "made": "NOT made", "released": "NOT released", "held_at": "now()", "due_at": "now()"},
+		"maintenance_runs": {"created_by_kind": "'x'", "created_by_id": "'x'"},
+		"machines":         {"host": "'x'", "made": "NOT made", "released": "NOT released", "held_at": "now()", "due_at": "now()"},
 		"agents": {
 			"token_hash": "'x'", "instance": "'x'", "replica": "'x'", "connected_at": "now()", "last_seen_at": "now()", "lease_expires_at": "now()",
 			"bootstrap_hash": "'x'", "bootstrap_expires_at": "now()", "engines": `'[{}]'`,
@@ -260,9 +266,10 @@ var (
 		"runs": "workspace_id id job_id job_name spec spec_size task_count max_concurrent_runs parameters parameters_size run_trigger started_by_kind started_by_id started_by_name created_at",
 		"statements": "workspace_id id parameters database_name schema_name requested_engine row_limit byte_limit timeout_ms created_by_kind created_by_id created_by_name " +
 			"role run_id task_key purpose table_id created_at idempotency_key",
-		"machines":      "workspace_id id kind provider region agent_id created_by_kind created_by_id created_by_name created_at",
-		"agents":        "workspace_id id created_at machine_id",
-		"tracking_runs": "workspace_id id number experiment created_by_kind created_by_id created_by_name job_run_id task_key attempt_id created_at",
+		"maintenance_runs": "workspace_id id table_id database_id database schema name created_at",
+		"machines":         "workspace_id id kind provider region agent_id created_by_kind created_by_id created_by_name created_at",
+		"agents":           "workspace_id id created_at machine_id",
+		"tracking_runs":    "workspace_id id number experiment created_by_kind created_by_id created_by_name job_run_id task_key attempt_id created_at",
 	}
 )
 
@@ -272,11 +279,12 @@ func TestWhatCountsAsAChange(t *testing.T) {
 	w, db := newTenant(t, s, "one"), superuser(t, dsn)
 	b := w.furnish()
 	in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
-		return tx.InsertStatement(ctx, statement.Statement{ID: "stm_1", State: statement.Queued, CreatedAt: now})
+		require.NoError(t, tx.InsertStatement(ctx, statement.Statement{ID: "stm_1", State: statement.Queued, CreatedAt: now}))
+		return second(tx.InsertMaintenanceRuns(ctx, []maintenance.Run{maintained("mnt_1", "tbl_1", "stm_2")}))
 	})
 	tracked := newLab(t, s, "two").run(tracking.NewRun{}).ID
 	for table, id := range map[string]string{
-		"runs": string(b.run), "statements": "stm_1", "machines": string(b.machine), "agents": string(b.machineAgent), "tracking_runs": string(tracked),
+		"runs": string(b.run), "statements": "stm_1", "maintenance_runs": "mnt_1", "machines": string(b.machine), "agents": string(b.machineAgent), "tracking_runs": string(tracked),
 	} {
 		all := append(slices.Collect(maps.Keys(countedColumns[table])), slices.Collect(maps.Keys(uncountedColumns[table]))...)
 		all = append(append(all, strings.Fields(fixedColumns[table])...), "changed")
@@ -287,6 +295,72 @@ func TestWhatCountsAsAChange(t *testing.T) {
 			for column, value := range values {
 				require.Equal(t, counts, marks(t, db, table, id, column, value), "%s.%s", table, column)
 			}
+		}
+	}
+}
+
+// maintained returns a queued run of maintenance with one statement.
+func maintained(id domain.MaintenanceRunID, table domain.TableID, st domain.StatementID) maintenance.Run {
+	held := statement.ForTable(domain.SystemScope("ws", "maintenance"), table, statement.NewStatement{Query: "OPTIMIZE"}, now)
+	held.ID = st
+	return maintenance.Run{
+		ID: id, TableID: table, Trigger: job.TriggerSchedule, CreatedAt: now, DueAt: now, State: maintenance.Queued,
+		Operations: []maintenance.Operation{{Kind: maintenance.Compact, Statement: held}},
+	}
+}
+
+// TestARunOfMaintenanceChangesWithItsStatements, in what it shows of them. Other runs do not.
+func TestARunOfMaintenanceChangesWithItsStatements(t *testing.T) {
+	s, dsn := openDSN(t)
+	w, db := newTenant(t, s, "one"), superuser(t, dsn)
+	runs := maintenance.Maintenances{Store: store.For[maintenance.Tx](s), Clock: w.clock}
+	all, one := runs.Follow(w.admin, maintenance.Filter{}), runs.Follow(w.admin, maintenance.Filter{Table: "tbl_1"})
+	in(t, s, w.admin, func(ctx context.Context, tx *store.Tx) error {
+		return second(tx.InsertMaintenanceRuns(ctx, []maintenance.Run{maintained("mnt_1", "tbl_1", "stm_1"), maintained("mnt_2", "tbl_2", "stm_2")}))
+	})
+	require.Equal(t, []string{"mnt_1", "mnt_2"}, changes(t, all))
+	require.Equal(t, []string{"mnt_1"}, changes(t, one))
+	for column, value := range map[string]string{
+		"message": "'x'", "progress": "0.5", "kind": "'x'", "engine": "'x'", "bytes": "7", "chunks": `'[{"rows":1}]'`, "result_until": "now()", "replica": "'x'", "sent": "true",
+		"cancel_requested_at": "now()",
+	} {
+		execute(t, db, `UPDATE statements SET `+column+` = `+value+` WHERE id = 'stm_1'`)
+		require.Empty(t, changes(t, all), column)
+	}
+	for column, value := range map[string]string{
+		"warehouse_id": "'x'", "query": "'x'", "not_before": "now()", "state": "'failed'", "failure": "'x'", "started_at": "now()", "finished_at": "now()",
+	} {
+		execute(t, db, `UPDATE statements SET `+column+` = `+value+` WHERE id IN ('stm_1', 'stm_2') AND table_id = 'tbl_1'`)
+		require.Equal(t, []string{"mnt_1"}, changes(t, all), column)
+		require.Equal(t, []string{"mnt_1"}, changes(t, one), column)
+	}
+	execute(t, db, `UPDATE maintenance_runs SET state = 'failed', finished_at = now() WHERE id = 'mnt_1'`)
+	execute(t, db, `UPDATE maintenance_runs SET state = 'failed', finished_at = now() - interval '1 hour' WHERE id = 'mnt_2'`)
+	require.Equal(t, []string{"mnt_1"}, changes(t, one))
+	require.Equal(t, []string{"mnt_1", "mnt_2"}, changes(t, all))
+	w.clock.move(time.Since(w.clock.Now()))
+	require.Equal(t, []string{"mnt_1"}, changes(t, runs.Follow(w.admin, maintenance.Filter{})), "it ended while its reader was away")
+}
+
+// TestWhoFollowsMaintenanceIsWoken by its statement's start and end.
+func TestWhoFollowsMaintenanceIsWoken(t *testing.T) {
+	w := newUpkeep(t)
+	w.table("events")
+	w.night()
+	release := w.engines.hold()
+	w.tick()
+	w.tick()
+	wake, stop := w.store.Topics().Subscribe(domain.MaintenanceRunsTopic(w.admin.Workspace()))
+	defer stop()
+	require.NoError(t, w.server.statements.Sweep(t.Context()))
+	for _, state := range []statement.State{statement.Running, statement.Succeeded} {
+		require.Eventually(t, func() bool { return w.operations()[0] == state }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(wake) > 0 }, 10*time.Second, time.Millisecond, state)
+		for len(wake) > 0 {
+			<-wake
+		}
+		if state == statement.Running {
+			release()
 		}
 	}
 }

@@ -163,16 +163,17 @@ type maintenanceRunRow struct {
 	Message       string                  `db:"message"`
 	Operations    []byte                  `db:"operations"`
 	FinishedAt    sql.NullTime            `db:"finished_at"`
+	Changed       domain.Change           `db:"changed"`
 }
 
 const maintenanceRunColumns = `id, table_id, database_id, database, schema, name, run_trigger, created_by_kind, created_by_id, created_by_name, created_at, due_at, state,
-	message, operations, finished_at`
+	message, operations, finished_at, changed`
 
 func (r maintenanceRunRow) toDomain() (maintenance.Run, error) {
 	run := maintenance.Run{
 		ID: r.ID, TableID: r.TableID, DatabaseID: r.DatabaseID, Database: r.Database, Schema: r.Schema, Table: r.Name, Trigger: r.Trigger,
 		CreatedBy: domain.Actor{Kind: r.CreatedByKind, ID: r.CreatedByID, Name: r.CreatedByName}, CreatedAt: r.CreatedAt.UTC(), DueAt: r.DueAt.UTC(), State: r.State,
-		Message: r.Message, FinishedAt: timePtr(r.FinishedAt),
+		Message: r.Message, FinishedAt: timePtr(r.FinishedAt), Changed: r.Changed,
 	}
 	var err error
 	run.Operations, err = decodeEach(r.Operations, storedOperation.toDomain)
@@ -237,7 +238,7 @@ func (t *Tx) UpdateMaintenanceRun(ctx context.Context, r maintenance.Run) error 
 		operations = []byte("[]")
 	}
 	return t.update(ctx, domain.NotFound("run of maintenance", r.ID), "maintenance_runs", string(r.ID), values{
-		"run_trigger": r.Trigger, "state": r.State, "message": r.Message, "operations": string(operations), "finished_at": r.FinishedAt,
+		"run_trigger": r.Trigger, "due_at": r.DueAt, "state": r.State, "message": r.Message, "operations": string(operations), "finished_at": r.FinishedAt,
 	}.actor("created_by", r.CreatedBy))
 }
 
@@ -263,6 +264,14 @@ func (t *Tx) MaintenanceRuns(ctx context.Context, f maintenance.Filter, before d
 		where += ` AND state = ANY(` + placeholder(len(args)) + `)`
 	}
 	return t.maintenanceRuns(ctx, where+` ORDER BY id DESC LIMIT $2`, args...)
+}
+
+// ChangedMaintenanceRuns implements maintenance.Tx.
+func (t *Tx) ChangedMaintenanceRuns(ctx context.Context, p domain.Position) ([]maintenance.Run, bool, error) {
+	where, args := t.changedSince(p)
+	where, args = t.firstRound(where, args, p, "maintenance_runs", "state IN ('queued', 'running')")
+	runs, err := t.maintenanceRuns(ctx, where+` ORDER BY changed, id LIMIT $4`, args...)
+	return runs, len(runs) == domain.MaxLimit, err
 }
 
 // maintenanceRuns reads the runs of the condition, with their statements.

@@ -167,24 +167,52 @@ func TestAHeldStatementThatIsPutOffWakes(t *testing.T) {
 	woken(t, one, "the statement")
 }
 
-// A warehouse that a person stopped while the operation was held is started when its turn comes.
-func TestAHeldOperationStartsAWarehouseThatWasStoppedMeanwhile(t *testing.T) {
+// stopped marks the warehouse as stopped by a person just now.
+func (w *upkeep) stopped(m machine.Machine) {
+	m.HeldAt = new(w.clock.Now())
+	w.rests(m)
+}
+
+// A warehouse that a person stopped after a run was asked for is not started by it, nor by the
+// retry of the operation that the stop has ended. Another request for the run starts it.
+func TestMaintenanceLeavesAWarehouseStopped(t *testing.T) {
 	w := newUpkeep(t)
-	w.table("events")
-	w.night()
-	w.change(t.Context(), "events", func(*lake.Table) {})
-	w.tick()
-	w.tick()
-	w.clock.move(time.Minute)
-	warehouse := w.warehouse("default")
-	warehouse.HeldAt = new(w.clock.Now())
-	w.rests(warehouse)
+	table := w.table("events")
+	_, err := w.server.SetTable(t.Context(), w.admin, table.ID, maintenance.Policy{Expire: maintenance.ExpirePolicy{Enabled: new(false)}, Orphans: maintenance.OrphansPolicy{Enabled: new(false)}})
+	require.NoError(t, err)
+	w.engines.fails = func(string) *statement.Failure {
+		w.clock.move(time.Minute)
+		w.stopped(w.warehouse("default"))
+		return &statement.Failure{Fault: statement.FaultEngine, Message: "The warehouse was ended."}
+	}
+	run, err := w.server.RunTable(t.Context(), w.admin, table.ID, domain.Idempotency{})
+	require.NoError(t, err)
+	w.until(func() bool { return len(w.latest().Operations) == 2 })
+	w.engines.fails = nil
 	w.clock.move(5 * time.Minute)
+	w.tick()
+	require.Equal(t, []any{maintenance.Queued, "Waits: the warehouse default was stopped by a person; start it, or run the maintenance again."}, []any{w.latest().State, w.latest().Message})
+	require.Equal(t, machine.Stopped, w.warehouse("default").State)
+
+	again, err := w.server.RunTable(t.Context(), w.admin, table.ID, domain.Idempotency{})
+	require.NoError(t, err)
+	require.Equal(t, run.ID, again.ID)
 	w.until(func() bool { return w.warehouse("default").State == machine.Starting })
-	require.Equal(t, maintenance.Running, w.latest().State)
 	w.runs(w.warehouse("default"))
 	w.until(w.over)
 	require.Equal(t, maintenance.Succeeded, w.latest().State)
+}
+
+// A run uses a stopped warehouse that no person has stopped, rather than wait.
+func TestMaintenanceStartsAnotherWarehouse(t *testing.T) {
+	w := newUpkeep(t)
+	w.rests(w.warehouse("second"))
+	w.table("events")
+	w.night()
+	w.tick()
+	w.stopped(w.warehouse("default"))
+	w.until(func() bool { return w.warehouse("second").State == machine.Starting })
+	require.Equal(t, machine.Stopped, w.warehouse("default").State)
 }
 
 // With tens of thousands of held statements, servers read only what they need.

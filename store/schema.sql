@@ -515,6 +515,7 @@ CREATE TABLE maintenance_runs (
     message text DEFAULT ''::text NOT NULL,
     operations jsonb DEFAULT '[]'::jsonb NOT NULL,
     finished_at timestamp with time zone,
+    changed xid8 DEFAULT pg_current_xact_id() NOT NULL,
     CONSTRAINT maintenance_runs_pkey PRIMARY KEY (workspace_id, id),
     CONSTRAINT maintenance_runs_run_trigger_check CHECK ((run_trigger = ANY (ARRAY['schedule'::text, 'manual'::text]))),
     CONSTRAINT maintenance_runs_state_check CHECK ((state = ANY (ARRAY['queued'::text, 'running'::text, 'succeeded'::text, 'failed'::text, 'cancelled'::text, 'skipped'::text]))),
@@ -927,6 +928,8 @@ CREATE INDEX maintenance_policies_due ON public.maintenance_policies USING btree
 
 CREATE INDEX maintenance_policies_table ON public.maintenance_policies USING btree (workspace_id, table_id) WHERE (table_id IS NOT NULL);
 
+CREATE INDEX maintenance_runs_changed ON public.maintenance_runs USING btree (workspace_id, changed, id);
+
 CREATE INDEX maintenance_runs_database ON public.maintenance_runs USING btree (workspace_id, database_id, id);
 
 CREATE UNIQUE INDEX maintenance_runs_open ON public.maintenance_runs USING btree (workspace_id, table_id) WHERE (state = ANY (ARRAY['queued'::text, 'running'::text]));
@@ -1179,6 +1182,8 @@ CREATE TRIGGER lineage_seen BEFORE INSERT ON lineage FOR EACH ROW WHEN (((new.ac
 
 CREATE TRIGGER changed BEFORE UPDATE ON machines FOR EACH ROW WHEN ((((((((((((((((((old.name IS DISTINCT FROM new.name) OR (old.flavor IS DISTINCT FROM new.flavor)) OR (old.image IS DISTINCT FROM new.image)) OR (old.image_ref IS DISTINCT FROM new.image_ref)) OR (old.auto_stop IS DISTINCT FROM new.auto_stop)) OR (old.slots IS DISTINCT FROM new.slots)) OR (old.write_engine IS DISTINCT FROM new.write_engine)) OR (old.nodes IS DISTINCT FROM new.nodes)) OR (old.trino_start IS DISTINCT FROM new.trino_start)) OR (old.last_used_at IS DISTINCT FROM new.last_used_at)) OR (old.desired IS DISTINCT FROM new.desired)) OR (old.state IS DISTINCT FROM new.state)) OR (old.message IS DISTINCT FROM new.message)) OR (old.state_since IS DISTINCT FROM new.state_since)) OR (old.incarnation IS DISTINCT FROM new.incarnation)) OR (old.restarts IS DISTINCT FROM new.restarts)) OR (old.idle_since IS DISTINCT FROM new.idle_since))) EXECUTE FUNCTION mark_changed();
 
+CREATE TRIGGER changed BEFORE UPDATE ON maintenance_runs FOR EACH ROW WHEN ((((((((old.run_trigger IS DISTINCT FROM new.run_trigger) OR (old.created_by_name IS DISTINCT FROM new.created_by_name)) OR (old.due_at IS DISTINCT FROM new.due_at)) OR (old.state IS DISTINCT FROM new.state)) OR (old.message IS DISTINCT FROM new.message)) OR (old.operations IS DISTINCT FROM new.operations)) OR (old.finished_at IS DISTINCT FROM new.finished_at))) EXECUTE FUNCTION mark_changed();
+
 CREATE TRIGGER changed BEFORE UPDATE ON runs FOR EACH ROW WHEN ((((((old.status IS DISTINCT FROM new.status) OR (old.message IS DISTINCT FROM new.message)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.cancel_requested_at IS DISTINCT FROM new.cancel_requested_at))) EXECUTE FUNCTION mark_changed();
 
 CREATE TRIGGER lineage_outbox AFTER UPDATE OF status ON runs FOR EACH ROW WHEN ((old.status <> new.status)) EXECUTE FUNCTION lineage_transition('run');
@@ -1186,6 +1191,8 @@ CREATE TRIGGER lineage_outbox AFTER UPDATE OF status ON runs FOR EACH ROW WHEN (
 CREATE TRIGGER changed BEFORE UPDATE ON statements FOR EACH ROW WHEN ((((((((((((((((old.warehouse_id IS DISTINCT FROM new.warehouse_id) OR (old.query IS DISTINCT FROM new.query)) OR (old.not_before IS DISTINCT FROM new.not_before)) OR (old.state IS DISTINCT FROM new.state)) OR (old.message IS DISTINCT FROM new.message)) OR (old.progress IS DISTINCT FROM new.progress)) OR (old.kind IS DISTINCT FROM new.kind)) OR (old.engine IS DISTINCT FROM new.engine)) OR (old.routing_reason IS DISTINCT FROM new.routing_reason)) OR ((old.schema_message IS NULL) IS DISTINCT FROM (new.schema_message IS NULL))) OR (old.rows IS DISTINCT FROM new.rows)) OR (old.chunks IS DISTINCT FROM new.chunks)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.cancel_requested_at IS DISTINCT FROM new.cancel_requested_at))) EXECUTE FUNCTION mark_changed();
 
 CREATE TRIGGER lineage_outbox AFTER UPDATE OF state ON statements FOR EACH ROW WHEN (((old.state <> new.state) AND (new.warehouse_id <> ''::text))) EXECUTE FUNCTION lineage_transition('statement');
+
+CREATE TRIGGER maintenance_changed AFTER UPDATE ON statements FOR EACH ROW WHEN (((new.purpose = 'maintenance'::text) AND (((((((old.warehouse_id IS DISTINCT FROM new.warehouse_id) OR (old.query IS DISTINCT FROM new.query)) OR (old.not_before IS DISTINCT FROM new.not_before)) OR (old.state IS DISTINCT FROM new.state)) OR (old.failure IS DISTINCT FROM new.failure)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)))) EXECUTE FUNCTION mark_maintenance_run();
 
 CREATE TRIGGER changed BEFORE UPDATE ON tracking_runs FOR EACH ROW WHEN (((((((old.name IS DISTINCT FROM new.name) OR (old.state IS DISTINCT FROM new.state)) OR (old.user_name IS DISTINCT FROM new.user_name)) OR (old.started_at IS DISTINCT FROM new.started_at)) OR (old.finished_at IS DISTINCT FROM new.finished_at)) OR (old.deleted_at IS DISTINCT FROM new.deleted_at))) EXECUTE FUNCTION mark_changed();
 
@@ -1341,6 +1348,17 @@ AS $function$
 BEGIN
     NEW.changed := pg_catalog.pg_current_xact_id();
     RETURN NEW;
+END
+$function$;
+
+CREATE OR REPLACE FUNCTION public.mark_maintenance_run()
+ RETURNS trigger
+ LANGUAGE plpgsql
+AS $function$
+BEGIN
+    UPDATE public.maintenance_runs SET changed = pg_catalog.pg_current_xact_id()
+        WHERE workspace_id = NEW.workspace_id AND table_id = NEW.table_id AND state IN ('queued', 'running');
+    RETURN NULL;
 END
 $function$;
 

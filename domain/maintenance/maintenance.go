@@ -344,8 +344,12 @@ type Run struct {
 	State      State
 	Message    string
 	FinishedAt *time.Time
-	Operations []Operation // in the order in which they run
+	Operations []Operation   // in the order in which they run
+	Changed    domain.Change // with its statements; set when read
 }
+
+// LastChange implements domain.Changing.
+func (r Run) LastChange() (domain.Change, string) { return r.Changed, string(r.ID) }
 
 // Operation is one statement of a run.
 type Operation struct {
@@ -403,6 +407,8 @@ type maintenanceTx interface {
 	UpdateMaintenanceRun(ctx context.Context, r Run) error
 	// MaintenanceRuns returns runs, newest first.
 	MaintenanceRuns(ctx context.Context, f Filter, before domain.MaintenanceRunID, limit int) ([]Run, error)
+	// ChangedMaintenanceRuns returns a page of changed runs, and whether there may be more.
+	ChangedMaintenanceRuns(ctx context.Context, p domain.Position) ([]Run, bool, error)
 	// RunningMaintenance returns the running runs.
 	RunningMaintenance(ctx context.Context) ([]Run, error)
 	// WaitingMaintenance returns the runs with a held statement to cancel, and those whose next

@@ -426,6 +426,10 @@ func TestWhereMaintenanceRuns(t *testing.T) {
 	trino := func(id domain.MachineID, s machine.State) machine.Machine {
 		return machine.Machine{ID: id, State: s, WriteEngine: machine.EngineTrino}
 	}
+	held := func(m machine.Machine, at time.Time) machine.Machine {
+		m.HeldAt = &at
+		return m
+	}
 	named, asleep := Policy{Warehouse: new(domain.MachineID("wh_2"))}, Policy{StartWarehouse: new(false)}
 	for _, c := range []struct {
 		name   string
@@ -452,9 +456,12 @@ func TestWhereMaintenanceRuns(t *testing.T) {
 		{"the one that is named, beside another at work", []machine.Machine{trino("wh_1", machine.Running), duck("wh_2", machine.Stopped)}, []domain.MachineID{"wh_1"}, named, "wh_2", ""},
 		{"the one that is named is at work", []machine.Machine{trino("wh_1", machine.Running), duck("wh_2", machine.Running)}, []domain.MachineID{"wh_2"}, named, "", "busy"},
 		{"the one that is named is gone", []machine.Machine{trino("wh_1", machine.Running)}, nil, named, "", "fail"},
+		{"a person stopped it before", []machine.Machine{held(duck("wh_1", machine.Stopped), start.Add(-1))}, nil, Policy{}, "wh_1", ""},
+		{"a person stopped it at that time", []machine.Machine{held(duck("wh_1", machine.Stopped), start)}, nil, Policy{}, "", "wait"},
+		{"another is stopped", []machine.Machine{held(duck("wh_1", machine.Stopped), start), duck("wh_2", machine.Stopped)}, nil, Policy{}, "wh_2", ""},
 	} {
 		p := pass{warehouses: c.all, busy: c.busy}
-		got := p.choose(settingsOf(c.policy, Policy{}, Policy{}))
+		got := p.choose(settingsOf(c.policy, Policy{}, Policy{}), start)
 		require.Equal(t, c.want, got.id, c.name)
 		require.Equal(t, c.not == "busy", got.busy, c.name)
 		require.Equal(t, c.not == "wait", got.wait != "", c.name)

@@ -449,3 +449,19 @@ func (m *Maintenances) Runs(ctx context.Context, s domain.Scope, f Filter, p dom
 	})
 	return domain.PageOf(name, runs, limit, func(r Run) string { return string(r.ID) }), err
 }
+
+// ChangedSince returns the runs that changed since the position.
+func (m *Maintenances) ChangedSince(ctx context.Context, s domain.Scope, p domain.Position) (domain.Changes[Run], error) {
+	return domain.ChangedSince(ctx, m.Store, s, domain.MaintenanceRead, p, Tx.ChangedMaintenanceRuns)
+}
+
+// Follow returns a follower of the runs of the filter's table or database.
+func (m *Maintenances) Follow(s domain.Scope, f Filter) *domain.Follower[Run] {
+	read := func(ctx context.Context, p domain.Position) (domain.Changes[Run], error) {
+		return m.ChangedSince(ctx, s, p)
+	}
+	matches := func(r Run) bool {
+		return (f.Table == "" || r.TableID == f.Table) && (f.Database == "" || r.DatabaseID == f.Database)
+	}
+	return domain.Follow(m.Clock.Now(), read, matches, func(Run) bool { return false })
+}

@@ -255,13 +255,21 @@ func (r Run) waitsForQuiet(now time.Time) bool {
 // waited reports whether the run has waited for as long as it may.
 func (r Run) waited(now time.Time) bool { return now.Sub(r.CreatedAt) >= maintenanceWait }
 
+// asked returns when its schedule, or a person, last asked for the run.
+func (r Run) asked() time.Time {
+	if r.DueAt.After(r.CreatedAt) {
+		return r.DueAt
+	}
+	return r.CreatedAt
+}
+
 // expedite makes a queued run a manual one that is due now. It adds the given operations of kinds
 // that the run does not hold yet, and returns them.
 func (r *Run) expedite(by domain.Actor, all []Operation, now time.Time) (added []Operation, err error) {
 	if r.State != Queued {
 		return nil, domain.Errorf(domain.CodeConflict, "Maintenance of the table is already running (%s); wait for its end.", r.ID)
 	}
-	r.Trigger, r.CreatedBy = job.TriggerManual, by
+	r.Trigger, r.CreatedBy, r.DueAt = job.TriggerManual, by, now
 	todo := r.Todo()
 	added = selected(all, func(o Operation) bool { return !slices.Contains(todo, o.Kind) })
 	held := append(selected(r.Operations, Operation.held), added...)

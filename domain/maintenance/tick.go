@@ -311,7 +311,7 @@ func (t *pass) proceed(ctx context.Context, r Run) error {
 	if r.State != Queued || r.NextTryAt().After(t.now) || len(t.busy) >= AtOnce {
 		return nil
 	}
-	at := t.choose(s)
+	at := t.choose(s, r.asked())
 	if at.busy {
 		return nil
 	}
@@ -408,8 +408,9 @@ type choice struct {
 }
 
 // choose returns the policy's warehouse if it names one; otherwise a running one, or one to start
-// if the policy allows it.
-func (t *pass) choose(s Settings) choice {
+// if the policy allows it. It starts no warehouse that a person stopped after the run was asked
+// for.
+func (t *pass) choose(s Settings, asked time.Time) choice {
 	all := t.warehouses
 	if s.Warehouse != "" {
 		all = slices.DeleteFunc(slices.Clone(all), func(w machine.Machine) bool { return w.ID != s.Warehouse })
@@ -428,10 +429,14 @@ func (t *pass) choose(s Settings) choice {
 	// one busy warehouse is enough: do not start another
 	case len(free) < len(all) || s.Warehouse == "" && len(t.busy) > 0:
 		return choice{busy: true}
-	case s.StartWarehouse:
-		return choice{id: free[0].ID}
+	case !s.StartWarehouse:
+		return choice{wait: "No warehouse is running, and the policy does not start one."}
 	}
-	return choice{wait: "No warehouse is running, and the policy does not start one."}
+	startable := func(w machine.Machine) bool { return w.HeldAt == nil || w.HeldAt.Before(asked) }
+	if i := slices.IndexFunc(free, startable); i >= 0 {
+		return choice{id: free[i].ID}
+	}
+	return choice{wait: "Waits: the warehouse " + free[0].Name + " was stopped by a person; start it, or run the maintenance again."}
 }
 
 // rank orders warehouses: running, starting, stopped, others.

@@ -225,7 +225,7 @@ func (x *execution) write(ctx context.Context, change func(*Statement)) {
 			return err
 		}
 		change(&st)
-		tx.Notify(domain.StatementTopic(x.id), domain.StatementsTopic(x.scope.Workspace()))
+		st.notify(tx, x.scope)
 		return tx.UpdateStatement(ctx, st, nil)
 	})
 	if err != nil && ctx.Err() == nil {

@@ -54,7 +54,7 @@ func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s domain.Scope, st *
 	if err != nil {
 		return lineage, err
 	}
-	tx.Notify(domain.StatementTopic(st.ID), domain.StatementsTopic(s.Workspace()))
+	st.notify(tx, s)
 	if st.Purpose == Maintenance {
 		tx.Notify(domain.MaintenanceTopic)
 	}
@@ -65,6 +65,14 @@ func (t *Statements) finalizeIn(ctx context.Context, tx Tx, s domain.Scope, st *
 		return lineage, err
 	}
 	return lineage, st.releaseKey(ctx, tx, failure)
+}
+
+// notify wakes those who follow the statement, or the run of maintenance that shows it.
+func (s *Statement) notify(tx Tx, scope domain.Scope) {
+	tx.Notify(domain.StatementTopic(s.ID), domain.StatementsTopic(scope.Workspace()))
+	if s.Purpose == Maintenance {
+		tx.Notify(domain.MaintenanceRunsTopic(scope.Workspace()))
+	}
 }
 
 // audit writes the denial of a write that the actor's role forbids.

@@ -142,3 +142,14 @@ func TestWhatTheServerTells(t *testing.T) {
 	require.Equal(t, "GET", got.header.Get("Allow"))
 	w.send(w.ours.admin, "BREW", "runs/create", nil).refused(405, unknown, "use POST")
 }
+
+// TestLinksLeadToTheConsole: the links that clients print.
+func TestLinksLeadToTheConsole(t *testing.T) {
+	w := newWorld(t)
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	res, err := client.Get(w.url + "/")
+	require.NoError(t, err)
+	defer res.Body.Close()
+	client.CloseIdleConnections()
+	require.Equal(t, []any{http.StatusFound, "/experiments"}, []any{res.StatusCode, res.Header.Get("Location")})
+}

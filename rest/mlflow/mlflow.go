@@ -95,6 +95,7 @@ func (f *face) routes() http.Handler {
 	root.Use(httpx.Face{Server: f.HTTP, Log: f.Log, Fail: f.fail}.Wrap, httpx.Plain)
 	root.NotFound(f.unknownRoute)
 	root.MethodNotAllowed(f.wrongMethod(root))
+	root.Get(Prefix+"/", toConsole)
 	root.Get(Prefix+"/version", plainText(version))
 	root.Get(Prefix+"/health", plainText("OK"))
 	root.Get(Prefix+"/api/3.0/mlflow/server-info", serverInfo)
@@ -119,6 +120,12 @@ func basicAsBearer(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// toConsole answers the links that clients print, such as …/#/experiments/0/runs/…. The browser keeps
+// what follows the #, and the console goes there.
+func toConsole(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, "/experiments", http.StatusFound)
 }
 
 func plainText(text string) http.HandlerFunc {

@@ -1,4 +1,4 @@
-import { createFileRoute } from "@tanstack/react-router";
+import { createFileRoute, redirect } from "@tanstack/react-router";
 import { z } from "zod";
 import { ExperimentsPage } from "@/features/experiments/ExperimentsPage";
 import { experimentsQuery } from "@/features/experiments/queries";
@@ -6,6 +6,10 @@ import { flag, text } from "@/lib/search";
 
 export const Route = createFileRoute("/_app/experiments/")({
   validateSearch: z.object({ q: text, deleted: flag }),
+  // MLflow's clients print links with the place after a #.
+  beforeLoad: ({ location }) => {
+    if (location.hash.startsWith("/experiments/")) throw redirect({ href: location.hash, replace: true });
+  },
   loaderDeps: ({ search }) => search,
   loader: ({ context, deps }) => {
     void context.queryClient.prefetchInfiniteQuery(experimentsQuery(deps));

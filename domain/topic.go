@@ -33,7 +33,7 @@ const (
 	ReconcileTopic Topic = "reconcile" // a machine is due
 	HandoverTopic  Topic = "handover"  // a statement waits for a server
 
-	MaintenanceTopic Topic = "maintenance" // a policy changed, a run is due, or its statement is over or to be cancelled
+	MaintenanceTopic Topic = "maintenance" // a policy changed, a warehouse runs, a run is due, or its statement is over or to be cancelled
 )
 
 // Topics wakes subscribers, on this replica and on the others. Wake-ups coalesce: a subscriber's

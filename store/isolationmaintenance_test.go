@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -92,6 +93,13 @@ var maintenanceTrespasses = map[string]trespass{
 	}},
 	"UpdateHeld": {missing, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return none(tx.UpdateHeld(ctx, statement.Statement{ID: heldBy(b.ws), Warehouse: "wh_stolen"}))
+	}},
+	"HurryHeld": {noError, func(ctx context.Context, tx *store.Tx, _ belongings) (int, error) {
+		return none(tx.HurryHeld(ctx, now.Add(-time.Hour)))
+	}},
+	"ChangedMaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
+		all, _, err := tx.ChangedMaintenanceRuns(ctx, domain.Position{})
+		return len(theirs(all, b)), err
 	}},
 	"MaintenanceRuns": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		all, err := tx.MaintenanceRuns(ctx, maintenance.Filter{Table: b.table.ID}, "", 100)

@@ -308,6 +308,17 @@ func (t *Tx) WaitingMaintenance(ctx context.Context, now time.Time, limit int) (
 		ORDER BY created_at, id FOR UPDATE`, t.workspace, now, limit)
 }
 
+// HurryHeld implements machine.Tx. It locks like a pass of maintenance: the workspace, and each run
+// before its statements.
+func (t *Tx) HurryHeld(ctx context.Context, now time.Time) error {
+	if _, err := t.LockMaintenance(ctx, maintenance.Holder{}); err != nil {
+		return err
+	}
+	return t.exec(ctx, `WITH waiting AS MATERIALIZED (SELECT table_id FROM maintenance_runs WHERE workspace_id = $1 AND state = 'queued' FOR UPDATE)
+		UPDATE statements SET not_before = $2 WHERE workspace_id = $1 AND state = 'queued' AND warehouse_id = '' AND cancel_requested_at IS NULL AND not_before > $2
+			AND table_id IN (SELECT table_id FROM waiting)`, t.workspace, now)
+}
+
 // CrowdedTables implements maintenance.System. It reads all tables: an index on the number of
 // snapshots would slow each commit down.
 func (s *System) CrowdedTables(ctx context.Context, snapshots int, after lake.TableRef, limit int) ([]lake.TableRef, error) {

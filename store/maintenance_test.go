@@ -230,11 +230,15 @@ func TestAWarehouseThatIsNotToBeStarted(t *testing.T) {
 	run := w.latest()
 	require.Equal(t, maintenance.Queued, run.State)
 	require.Contains(t, run.Message, "No warehouse is running")
-	w.clock.move(10 * time.Minute)
+	_, err = w.server.SetTable(t.Context(), w.admin, table.ID, maintenance.Policy{Warehouse: new(domain.MachineID("default"))})
+	require.NoError(t, err)
+	w.until(func() bool { return w.warehouse("default").State == machine.Starting })
 	w.runs(w.warehouse("default"))
 	w.until(w.over)
 	require.Equal(t, maintenance.Succeeded, w.latest().State)
 
+	_, err = w.server.SetTable(t.Context(), w.admin, table.ID, maintenance.Policy{StartWarehouse: new(false)})
+	require.NoError(t, err)
 	w.rests(w.warehouse("default"))
 	w.change(t.Context(), "events", func(l *lake.Table) { l.DataFiles = new(int64(20)) })
 	w.night()
@@ -244,6 +248,56 @@ func TestAWarehouseThatIsNotToBeStarted(t *testing.T) {
 	require.Equal(t, maintenance.Cancelled, w.latest().State)
 	require.Contains(t, w.latest().Message, "It has waited for six hours")
 	require.Len(t, w.engines.statements(), 1)
+
+	w.night()
+	w.tick()
+	w.tick()
+	require.Contains(t, w.latest().Message, "No warehouse is running")
+	require.NoError(t, second(w.server.SetWorkspace(t.Context(), w.admin, maintenance.Policy{Enabled: new(false)})))
+	w.tick()
+	require.Equal(t, []any{maintenance.Cancelled, "Maintenance was turned off meanwhile."}, []any{w.latest().State, w.latest().Message}, "at once")
+}
+
+// A warehouse that runs lets what waits for it start.
+func TestAWarehouseThatRunsWakesMaintenance(t *testing.T) {
+	r := newRigOf(t, machine.KindWarehouse)
+	run := maintained("mnt_1", "tbl_1", "stm_1")
+	run.Operations[0].Statement.NotBefore = new(r.clock.Now().Add(10 * time.Minute))
+	in(t, r.store, r.admin, func(ctx context.Context, tx *store.Tx) error {
+		return second(tx.InsertMaintenanceRuns(ctx, []maintenance.Run{run}))
+	})
+	wake, stop := r.store.Topics().Subscribe(domain.MaintenanceTopic)
+	defer stop()
+	agent := r.running()
+	require.Eventually(t, func() bool { return len(wake) > 0 }, 10*time.Second, time.Millisecond)
+	<-wake
+	in(t, r.store, r.admin, func(ctx context.Context, tx *store.Tx) error {
+		st, err := tx.Statement(ctx, "stm_1")
+		require.False(t, st.NotBefore.After(r.clock.Now()))
+		return err
+	})
+	require.NoError(t, agent.hello("s2"))
+	require.Empty(t, wake, "it ran before")
+}
+
+// A change of the policy does not shorten the pause before a retry.
+func TestThePauseBeforeARetry(t *testing.T) {
+	w := newUpkeep(t)
+	w.table("events")
+	w.engines.fails = func(string) *statement.Failure {
+		w.clock.move(time.Second)
+		return &statement.Failure{Fault: statement.FaultEngine, Message: "It was lost."}
+	}
+	w.night()
+	w.until(func() bool { return len(w.latest().Operations) == 2 })
+	w.engines.fails = nil
+	paused := w.latest()
+	require.NoError(t, second(w.server.SetWorkspace(t.Context(), w.admin, maintenance.Policy{})))
+	w.tick()
+	require.Equal(t, []any{maintenance.Queued, paused.Message, paused.NextTryAt()}, []any{w.latest().State, w.latest().Message, w.latest().NextTryAt()})
+	w.clock.move(5 * time.Minute)
+	w.until(w.over)
+	require.Equal(t, maintenance.Succeeded, w.latest().State)
 }
 
 func TestALostRaceIsTriedAgainTheNextNight(t *testing.T) {

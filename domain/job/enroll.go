@@ -53,9 +53,15 @@ func (a *Agents) ready(ctx context.Context, tx Tx, s domain.Scope, agent machine
 	if err := a.engines(ctx, tx, s, m, h.Engines); err != nil {
 		return nil, err
 	}
-	now := a.Clock.Now()
+	now, ran := a.Clock.Now(), m.State == machine.Running
 	if err := m.Apply(machine.EventReady, "", now); err != nil || m.State != machine.Running {
 		return m.Settings(), err
+	}
+	if m.Kind == machine.KindWarehouse && !ran {
+		if err := tx.HurryHeld(ctx, now); err != nil {
+			return nil, err
+		}
+		tx.Notify(domain.MaintenanceTopic)
 	}
 	m.Made, m.IdleSince, m.Message = true, nil, ""
 	if len(live) == 0 {

@@ -17,6 +17,8 @@ type machineTx interface {
 	MachineByName(ctx context.Context, kind Kind, name string) (Machine, error)
 	// Machines returns machines, oldest first.
 	Machines(ctx context.Context, kind Kind, after domain.MachineID, limit int) ([]Machine, error)
+	// HurryHeld makes held statements due that wait for a time. It locks the workspace's maintenance.
+	HurryHeld(ctx context.Context, now time.Time) error
 	// ChangedMachines returns a page of changed machines, and whether there may be more. In the first
 	// round it returns all.
 	ChangedMachines(ctx context.Context, kind Kind, p domain.Position) ([]Machine, bool, error)

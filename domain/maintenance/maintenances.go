@@ -209,6 +209,9 @@ func (m *Maintenances) set(ctx context.Context, s domain.Scope, may domain.Actio
 		if err := tx.UpdateMaintenance(ctx, h); err != nil {
 			return err
 		}
+		if err := tx.HurryHeld(ctx, now); err != nil {
+			return err
+		}
 		tx.Notify(domain.MaintenanceTopic)
 		if err := domain.Audited(ctx, tx, s, may, of.noun(), of.id(s)); err != nil {
 			return err

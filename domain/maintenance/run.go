@@ -196,12 +196,22 @@ func (r Run) lost() (n int) {
 
 // retry adds an operation that repeats the current one after a pause, and returns it.
 func (r *Run) retry(s domain.Scope, now time.Time) Operation {
-	at, i := now.Add(time.Duration(r.lost())*maintenanceAgain), r.current()
+	i := r.current()
 	o := r.Operations[i]
-	again := newOperation(s, o.Kind, r.TableID, o.Statement.Query, now)
-	again.Statement.NotBefore, again.Statement.Message = &at, "It is retried: "+o.Message()
-	r.Operations = slices.Insert(r.Operations, i+1, again)
-	return again
+	r.Operations = slices.Insert(r.Operations, i+1, newOperation(s, o.Kind, r.TableID, o.Statement.Query, now))
+	again := &r.Operations[i+1]
+	again.Statement.NotBefore, again.Statement.Message = new(r.pause()), "It is retried: "+o.Message()
+	return *again
+}
+
+// pause returns the end of the pause before a retry, which only a new request for the run shortens.
+// It is zero if no retry comes next.
+func (r Run) pause() time.Time {
+	last, next := r.Operations[r.current()], r.head()
+	if last.fault() != statement.FaultEngine || last.Kind != next.Kind || r.asked().After(next.Statement.CreatedAt) {
+		return time.Time{}
+	}
+	return next.Statement.CreatedAt.Add(time.Duration(r.lost()) * maintenanceAgain)
 }
 
 // derive sets the run's state by its statements. Nothing else sets it.

@@ -311,6 +311,9 @@ func (t *pass) proceed(ctx context.Context, r Run) error {
 	if r.State != Queued || r.NextTryAt().After(t.now) || len(t.busy) >= AtOnce {
 		return nil
 	}
+	if until := r.pause(); until.After(t.now) {
+		return t.delay(ctx, &r, until, r.head().Statement.Message)
+	}
 	at := t.choose(s, r.asked())
 	if at.busy {
 		return nil
@@ -357,6 +360,10 @@ func (t *pass) putOff(ctx context.Context, r *Run, until time.Time, why string) 
 	if r.waited(t.now) {
 		return t.end(ctx, r, statement.FaultCancelled, why+" It has waited for six hours; it is due again at the next time.")
 	}
+	return t.delay(ctx, r, until, why)
+}
+
+func (t *pass) delay(ctx context.Context, r *Run, until time.Time, why string) error {
 	o := r.head()
 	o.Statement.NotBefore, o.Statement.Message = &until, why
 	if err := t.tx.UpdateHeld(ctx, o.Statement); err != nil {

@@ -97,8 +97,12 @@ func (s *Statement) finalFailure(f *Failure) *Failure {
 	case reads && f.Fault != FaultEngine: // a person or a limit ended it
 	case reads:
 		final.Message += " Run the statement again."
+	case s.unknown(f) && s.Purpose == Maintenance:
+		final.Message += " Whether its changes were committed is not known. Maintenance can repeat it without harm."
 	case s.unknown(f):
 		final.Message += " Whether its changes were committed is not known: check before you run it again."
+	case s.Purpose == Maintenance: // it has its own retries
+		final.Message += " Nothing of it was committed."
 	default:
 		final.Message += " Nothing of it was committed: run it again."
 	}

@@ -115,6 +115,8 @@ func TestWhatBecameOfAStatementThatWasEndedIsTold(t *testing.T) {
 		{Statement{Kind: "ALTER TABLE", Write: true, Committed: true}, true, unknown},
 		{Statement{}, true, nothing},
 		{Statement{Committed: true}, true, unknown},
+		{Statement{Purpose: Maintenance, Kind: "OPTIMIZE", Write: true}, true, "It ended. Nothing of it was committed."},
+		{Statement{Purpose: Maintenance, Committed: true}, true, "It ended. Whether its changes were committed is not known. Maintenance can repeat it without harm."},
 		{Statement{Kind: "SELECT"}, true, "It ended. Run the statement again."},
 		{Statement{Kind: "INSERT", Write: true}, false, "It ended."},
 	} {

@@ -6,6 +6,8 @@ import { comparedIds, comparedQuery } from "@/features/experiments/queries";
 import { flag, text, texts } from "@/lib/search";
 
 export const Route = createFileRoute("/_app/experiments/$experimentId/compare")({
+  // The loader is part of the page, so that the first load has neither.
+  codeSplitGroupings: [["loader", "component"]],
   validateSearch: z.object({ ...lookSearch, runs: text, same: flag, across: text, up: text, axes: texts }),
   loaderDeps: ({ search }) => ({ runs: search.runs }),
   loader: ({ context, params, deps }) => {

@@ -5,6 +5,8 @@ import { experimentQuery, experimentRunsQuery } from "@/features/experiments/que
 import { flag, text, texts } from "@/lib/search";
 
 export const Route = createFileRoute("/_app/experiments/$experimentId/")({
+  // The loader is part of the page, so that the first load has neither.
+  codeSplitGroupings: [["loader", "component"]],
   validateSearch: z.object({ q: text, deleted: flag, sort: text, col: texts, group: text }),
   loaderDeps: ({ search: { q, deleted, sort } }) => ({ q, deleted, sort }),
   loader: ({ context, params, deps }) => {

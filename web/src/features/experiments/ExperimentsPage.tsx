@@ -252,9 +252,7 @@ export function NoRuns({ experiment }: { experiment: string }) {
       <EmptyState icon={IconFlask} title="No runs yet">
         A run is one training or evaluation: its parameters, and its metrics over time.
       </EmptyState>
-      <div className="card-pad">
-        <HowToLog experiment={experiment} />
-      </div>
+      <HowToLog experiment={experiment} />
     </>
   );
 }

@@ -1056,9 +1056,9 @@ export type MaintenanceRunsChangedSubscriptionVariables = Exact<{
 
 export type MaintenanceRunsChangedSubscription = { readonly maintenanceRunsUpdated: { readonly __typename: 'MaintenanceRun', readonly id: string, readonly tableId: string, readonly fullName: string, readonly trigger: RunTrigger, readonly createdBy: string, readonly createdAt: string, readonly state: MaintenanceState, readonly message: string | null, readonly startedAt: string | null, readonly finishedAt: string | null, readonly todo: ReadonlyArray<MaintenanceKind>, readonly operations: ReadonlyArray<{ readonly kind: MaintenanceKind, readonly statementId: string | null, readonly state: StatementState, readonly startedAt: string, readonly snapshotsExpired: string | null, readonly filesRemoved: string | null, readonly seconds: number, readonly cost: string | null, readonly currency: string | null, readonly message: string | null, readonly before: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null, readonly after: { readonly files: string | null, readonly bytes: string | null, readonly deleteFiles: string | null, readonly snapshots: string | null } | null }> } };
 
-export type ExperimentRowFragment = { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null };
+export type ExperimentRowFragment = { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null };
 
-export type TrackingRunLoggedFragment = { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> };
+export type TrackingRunLoggedFragment = { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> };
 
 export type ExperimentsListQueryVariables = Exact<{
   filter?: string | null | undefined;
@@ -1068,14 +1068,14 @@ export type ExperimentsListQueryVariables = Exact<{
 }>;
 
 
-export type ExperimentsListQuery = { readonly experiments: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null, readonly runs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } }> } } }> } };
+export type ExperimentsListQuery = { readonly experiments: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null, readonly runs: { readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } }> } } }> } };
 
 export type ExperimentDetailQueryVariables = Exact<{
   id: string;
 }>;
 
 
-export type ExperimentDetailQuery = { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> } | null };
+export type ExperimentDetailQuery = { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> } | null };
 
 export type ExperimentRunsQueryVariables = Exact<{
   id: string;
@@ -1087,14 +1087,14 @@ export type ExperimentRunsQueryVariables = Exact<{
 }>;
 
 
-export type ExperimentRunsQuery = { readonly trackingRuns: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> } }> } };
+export type ExperimentRunsQuery = { readonly trackingRuns: { readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null }, readonly edges: ReadonlyArray<{ readonly node: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> } }> } };
 
 export type TrackingRunDetailQueryVariables = Exact<{
   id: string;
 }>;
 
 
-export type TrackingRunDetailQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly artifactUri: string, readonly jobRunId: string | null, readonly taskKey: string | null, readonly attemptId: string | null, readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null }, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string, readonly timestamp: string, readonly points: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly inputs: ReadonlyArray<{ readonly name: string, readonly digest: string, readonly sourceType: string, readonly source: string, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> }>, readonly jobRun: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }> } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }> } | null } | null };
+export type TrackingRunDetailQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly artifactUri: string, readonly jobRunId: string | null, readonly taskKey: string | null, readonly attemptId: string | null, readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null }, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string, readonly timestamp: string, readonly points: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly inputs: ReadonlyArray<{ readonly name: string, readonly digest: string, readonly sourceType: string, readonly source: string, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> }>, readonly jobRun: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }> } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }> } | null } | null };
 
 export type TrackingPointsPageQueryVariables = Exact<{
   run: string;
@@ -1110,14 +1110,14 @@ export type CreateExperimentMutationVariables = Exact<{
 }>;
 
 
-export type CreateExperimentMutation = { readonly createExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null } } };
+export type CreateExperimentMutation = { readonly createExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null } } };
 
 export type RenameExperimentMutationVariables = Exact<{
   input: UpdateExperimentInput;
 }>;
 
 
-export type RenameExperimentMutation = { readonly updateExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null } } };
+export type RenameExperimentMutation = { readonly updateExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null } } };
 
 export type DeleteExperimentMutationVariables = Exact<{
   input: DeleteExperimentInput;
@@ -1131,14 +1131,14 @@ export type RestoreExperimentMutationVariables = Exact<{
 }>;
 
 
-export type RestoreExperimentMutation = { readonly restoreExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly artifactLocation: string, readonly createdBy: string, readonly createdAt: string, readonly updatedAt: string, readonly deletedAt: string | null } } };
+export type RestoreExperimentMutation = { readonly restoreExperiment: { readonly experiment: { readonly __typename: 'Experiment', readonly id: string } } };
 
 export type RenameTrackingRunMutationVariables = Exact<{
   input: UpdateTrackingRunInput;
 }>;
 
 
-export type RenameTrackingRunMutation = { readonly updateTrackingRun: { readonly run: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } } };
+export type RenameTrackingRunMutation = { readonly updateTrackingRun: { readonly run: { readonly __typename: 'TrackingRun', readonly id: string, readonly name: string } } };
 
 export type DeleteTrackingRunMutationVariables = Exact<{
   input: DeleteTrackingRunInput;
@@ -1152,7 +1152,7 @@ export type RestoreTrackingRunMutationVariables = Exact<{
 }>;
 
 
-export type RestoreTrackingRunMutation = { readonly restoreTrackingRun: { readonly run: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } } };
+export type RestoreTrackingRunMutation = { readonly restoreTrackingRun: { readonly run: { readonly __typename: 'TrackingRun', readonly id: string } } };
 
 export type SetTrackingRunTagMutationVariables = Exact<{
   input: LogTrackingRunInput;
@@ -1173,7 +1173,7 @@ export type TrackingRunsChangedSubscriptionVariables = Exact<{
 }>;
 
 
-export type TrackingRunsChangedSubscription = { readonly trackingRunChanges: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } };
+export type TrackingRunsChangedSubscription = { readonly trackingRunChanges: { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null } };
 
 export type TrackingRunPointsSubscriptionVariables = Exact<{
   run: string;
@@ -1499,7 +1499,7 @@ export type RunTrackingQueryVariables = Exact<{
 }>;
 
 
-export type RunTrackingQuery = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly trackingRuns: ReadonlyArray<{ readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string } }> } | null };
+export type RunTrackingQuery = { readonly run: { readonly __typename: 'Run', readonly id: string, readonly trackingRuns: ReadonlyArray<{ readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string } }> } | null };
 
 export type SettingsQueryVariables = Exact<{ [key: string]: never; }>;
 
@@ -1679,7 +1679,7 @@ export type StartRunMutationVariables = Exact<{
 
 export type StartRunMutation = { readonly startRun: { readonly run: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly status: RunStatus, readonly trigger: RunTrigger, readonly startedBy: string, readonly message: string | null, readonly createdAt: string, readonly startedAt: string | null, readonly finishedAt: string | null, readonly cancelRequestedAt: string | null } } };
 
-export type TrackingRunRowFragment = { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly createdAt: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null };
+export type TrackingRunRowFragment = { readonly __typename: 'TrackingRun', readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null };
 
 export class TypedDocumentString<TResult, TVariables>
   extends String
@@ -1868,10 +1868,8 @@ export const ExperimentRowFragmentDoc = new TypedDocumentString(`
   __typename
   id
   name
-  artifactLocation
   createdBy
   createdAt
-  updatedAt
   deletedAt
 }
     `, {"fragmentName":"ExperimentRow"}) as unknown as TypedDocumentString<ExperimentRowFragment, unknown>;
@@ -1884,7 +1882,6 @@ export const TrackingRunRowFragmentDoc = new TypedDocumentString(`
   state
   user
   createdBy
-  createdAt
   startedAt
   finishedAt
   deletedAt
@@ -1915,7 +1912,6 @@ export const TrackingRunLoggedFragmentDoc = new TypedDocumentString(`
   state
   user
   createdBy
-  createdAt
   startedAt
   finishedAt
   deletedAt
@@ -3890,10 +3886,8 @@ export const ExperimentsListDocument = new TypedDocumentString(`
   __typename
   id
   name
-  artifactLocation
   createdBy
   createdAt
-  updatedAt
   deletedAt
 }
 fragment TrackingRunRow on TrackingRun {
@@ -3904,7 +3898,6 @@ fragment TrackingRunRow on TrackingRun {
   state
   user
   createdBy
-  createdAt
   startedAt
   finishedAt
   deletedAt
@@ -3923,10 +3916,8 @@ export const ExperimentDetailDocument = new TypedDocumentString(`
   __typename
   id
   name
-  artifactLocation
   createdBy
   createdAt
-  updatedAt
   deletedAt
 }`) as unknown as TypedDocumentString<ExperimentDetailQuery, ExperimentDetailQueryVariables>;
 export const ExperimentRunsDocument = new TypedDocumentString(`
@@ -3974,7 +3965,6 @@ fragment TrackingRunRow on TrackingRun {
   state
   user
   createdBy
-  createdAt
   startedAt
   finishedAt
   deletedAt
@@ -4044,10 +4034,8 @@ export const TrackingRunDetailDocument = new TypedDocumentString(`
   __typename
   id
   name
-  artifactLocation
   createdBy
   createdAt
-  updatedAt
   deletedAt
 }
 fragment TrackingRunRow on TrackingRun {
@@ -4058,7 +4046,6 @@ fragment TrackingRunRow on TrackingRun {
   state
   user
   createdBy
-  createdAt
   startedAt
   finishedAt
   deletedAt
@@ -4094,10 +4081,8 @@ export const CreateExperimentDocument = new TypedDocumentString(`
   __typename
   id
   name
-  artifactLocation
   createdBy
   createdAt
-  updatedAt
   deletedAt
 }`) as unknown as TypedDocumentString<CreateExperimentMutation, CreateExperimentMutationVariables>;
 export const RenameExperimentDocument = new TypedDocumentString(`
@@ -4112,10 +4097,8 @@ export const RenameExperimentDocument = new TypedDocumentString(`
   __typename
   id
   name
-  artifactLocation
   createdBy
   createdAt
-  updatedAt
   deletedAt
 }`) as unknown as TypedDocumentString<RenameExperimentMutation, RenameExperimentMutationVariables>;
 export const DeleteExperimentDocument = new TypedDocumentString(`
@@ -4129,41 +4112,23 @@ export const RestoreExperimentDocument = new TypedDocumentString(`
     mutation RestoreExperiment($input: RestoreExperimentInput!) {
   restoreExperiment(input: $input) {
     experiment {
-      ...ExperimentRow
+      __typename
+      id
     }
   }
 }
-    fragment ExperimentRow on Experiment {
-  __typename
-  id
-  name
-  artifactLocation
-  createdBy
-  createdAt
-  updatedAt
-  deletedAt
-}`) as unknown as TypedDocumentString<RestoreExperimentMutation, RestoreExperimentMutationVariables>;
+    `) as unknown as TypedDocumentString<RestoreExperimentMutation, RestoreExperimentMutationVariables>;
 export const RenameTrackingRunDocument = new TypedDocumentString(`
     mutation RenameTrackingRun($input: UpdateTrackingRunInput!) {
   updateTrackingRun(input: $input) {
     run {
-      ...TrackingRunRow
+      __typename
+      id
+      name
     }
   }
 }
-    fragment TrackingRunRow on TrackingRun {
-  __typename
-  id
-  experimentId
-  name
-  state
-  user
-  createdBy
-  createdAt
-  startedAt
-  finishedAt
-  deletedAt
-}`) as unknown as TypedDocumentString<RenameTrackingRunMutation, RenameTrackingRunMutationVariables>;
+    `) as unknown as TypedDocumentString<RenameTrackingRunMutation, RenameTrackingRunMutationVariables>;
 export const DeleteTrackingRunDocument = new TypedDocumentString(`
     mutation DeleteTrackingRun($input: DeleteTrackingRunInput!) {
   deleteTrackingRun(input: $input) {
@@ -4175,23 +4140,12 @@ export const RestoreTrackingRunDocument = new TypedDocumentString(`
     mutation RestoreTrackingRun($input: RestoreTrackingRunInput!) {
   restoreTrackingRun(input: $input) {
     run {
-      ...TrackingRunRow
+      __typename
+      id
     }
   }
 }
-    fragment TrackingRunRow on TrackingRun {
-  __typename
-  id
-  experimentId
-  name
-  state
-  user
-  createdBy
-  createdAt
-  startedAt
-  finishedAt
-  deletedAt
-}`) as unknown as TypedDocumentString<RestoreTrackingRunMutation, RestoreTrackingRunMutationVariables>;
+    `) as unknown as TypedDocumentString<RestoreTrackingRunMutation, RestoreTrackingRunMutationVariables>;
 export const SetTrackingRunTagDocument = new TypedDocumentString(`
     mutation SetTrackingRunTag($input: LogTrackingRunInput!) {
   logTrackingRun(input: $input) {
@@ -4223,7 +4177,6 @@ export const TrackingRunsChangedDocument = new TypedDocumentString(`
   state
   user
   createdBy
-  createdAt
   startedAt
   finishedAt
   deletedAt
@@ -6000,7 +5953,6 @@ export const RunTrackingDocument = new TypedDocumentString(`
   state
   user
   createdBy
-  createdAt
   startedAt
   finishedAt
   deletedAt

@@ -16,20 +16,26 @@ export const stringifySearch = (o: Record<string, unknown>): string => {
   return s ? `?${s}` : "";
 };
 
+const list = (textOf: (v: unknown) => string) =>
+  z
+    .preprocess(
+      (v) => (v === undefined ? undefined : [v].flat().map(textOf)),
+      z
+        .array(z.string())
+        .transform((a) => [...new Set(a)].filter(Boolean))
+        .transform((a) => (a.length ? a : undefined))
+        .optional(),
+    )
+    .catch(undefined);
+
 /**
  * The choices in an address, each once, in upper case as in the API. Unknown ones stay, so that a
  * page can report them.
  */
-export const choices = z
-  .preprocess(
-    (v) => (v === undefined ? undefined : [v].flat().map((x) => String(x).trim().toUpperCase())),
-    z
-      .array(z.string())
-      .transform((a) => [...new Set(a)].filter(Boolean))
-      .transform((a) => (a.length ? a : undefined))
-      .optional(),
-  )
-  .catch(undefined);
+export const choices = list((v) => String(v).trim().toUpperCase());
+
+/** The texts in an address, each once. */
+export const texts = list(String);
 
 /** Splits choices into known and unknown ones. */
 export function split<T extends string>(chosen: readonly string[] | undefined, all: readonly T[]) {
@@ -44,17 +50,6 @@ export const count = z.coerce.number().int().min(1).optional().catch(undefined);
 /** Text; empty is absent. */
 export const text = z
   .preprocess((v) => (v === "" || v === undefined ? undefined : String([v].flat()[0])), z.string().optional())
-  .catch(undefined);
-
-/** Texts, each once; none is absent. */
-export const texts = z
-  .preprocess(
-    (v) => (v === undefined ? undefined : [...new Set([v].flat().map(String))].filter(Boolean)),
-    z
-      .array(z.string())
-      .transform((a) => (a.length ? a : undefined))
-      .optional(),
-  )
   .catch(undefined);
 
 /** True, or absent. */

@@ -1,14 +1,10 @@
 import { createFileRoute } from "@tanstack/react-router";
 import { z } from "zod";
 import { lookSearch } from "@/features/experiments/look";
-import { trackingRunQuery } from "@/features/experiments/queries";
 import { TrackingRunPage } from "@/features/experiments/TrackingRunPage";
 
 export const Route = createFileRoute("/_app/experiments/$experimentId/runs/$runId")({
   validateSearch: z.object(lookSearch),
-  loader: ({ context, params }) => {
-    void context.queryClient.prefetchQuery(trackingRunQuery(params.runId));
-  },
   component: Page,
 });
 

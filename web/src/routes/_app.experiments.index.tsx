@@ -1,7 +1,6 @@
 import { createFileRoute, redirect } from "@tanstack/react-router";
 import { z } from "zod";
 import { ExperimentsPage } from "@/features/experiments/ExperimentsPage";
-import { experimentsQuery } from "@/features/experiments/queries";
 import { flag, text } from "@/lib/search";
 
 export const Route = createFileRoute("/_app/experiments/")({
@@ -9,10 +8,6 @@ export const Route = createFileRoute("/_app/experiments/")({
   // MLflow's clients print links with the place after a #.
   beforeLoad: ({ location }) => {
     if (location.hash.startsWith("/experiments/")) throw redirect({ href: location.hash, replace: true });
-  },
-  loaderDeps: ({ search }) => search,
-  loader: ({ context, deps }) => {
-    void context.queryClient.prefetchInfiniteQuery(experimentsQuery(deps));
   },
   component: () => <ExperimentsPage filter={Route.useSearch()} />,
 });

@@ -120,8 +120,11 @@ export async function searchAndSort(page) {
   await shows(page, ["attempt-3", "attempt-1"], "the runs of the filter");
   await search.fill("metrics.loss >");
   await search.press("Enter");
-  await page.getByText("No runs match this filter.").waitFor();
+  await page.getByText("This filter cannot be read.", { exact: false }).waitFor();
   await page.locator(".mantine-TextInput-error").waitFor();
+  await search.fill("there is none");
+  await search.press("Enter");
+  await page.getByText("No runs match this filter.").waitFor();
   await search.fill("pt-2");
   await search.press("Enter");
   await shows(page, ["attempt-2"], "the run by a part of its name");
@@ -162,7 +165,7 @@ export async function liveRun(page) {
   await loss.getByText("1 value that is NaN or infinite", { exact: false }).waitFor();
   await loss.locator("canvas").waitFor();
   await shot(page, "tracking-run-live");
-  await page.getByText("Show as tables").click();
+  await page.getByLabel("Show as tables").click();
   const points = loss.getByRole("table", { name: "loss" });
   await points.getByText("99", { exact: true }).waitFor();
   await settled(page);
@@ -174,7 +177,7 @@ export async function liveRun(page) {
     await rest(page, "POST", `/${made.id}/runs/${made.runs[0]}/metrics`, point);
     await points.getByText(String(point.value), { exact: true }).waitFor();
   }
-  await page.getByText("Log scale").click();
+  await page.getByLabel("Log scale").click();
   await page.getByText("Since start").click();
   await page.waitForURL("**x=relative**");
 
@@ -203,7 +206,7 @@ export async function compare(page) {
   const comparison = page.getByRole("table", { name: "Comparison of the runs" });
   await comparison.getByRole("rowheader", { name: "model differs" }).waitFor();
   assert.equal(await comparison.getByRole("rowheader", { name: "seed" }).count(), 0);
-  await page.getByText("Differences only").click();
+  await page.getByLabel("Differences only").click();
   await comparison.getByRole("rowheader", { name: "seed" }).waitFor();
   await page.getByRole("figure", { name: "loss", exact: true }).locator("canvas").waitFor();
   for (const name of ["Parallel coordinates", "Scatter"])

@@ -28,7 +28,7 @@ import {
   type RunsFilter,
 } from "./queries";
 import { RunsTable } from "./RunsTable";
-import { filterError, SearchField } from "./SearchField";
+import { filterError, Refused, SearchField } from "./SearchField";
 import { columnOf } from "./search";
 
 /** What the page shows, from the address. */
@@ -184,7 +184,8 @@ function Runs({ experiment: x, place }: { experiment: Experiment; place: Place }
             onSelect={select}
           />
         )}
-        {((q.isSuccess && rows.length === 0 && text) || refused) && (
+        {refused && <Refused onClear={() => set({ q: undefined })} />}
+        {q.isSuccess && rows.length === 0 && text && (
           <NoMatch what="runs" onClear={() => set({ q: undefined })} />
         )}
         {q.isSuccess && rows.length === 0 && !text && deleted && (

@@ -33,7 +33,7 @@ import {
   type ListedExperiment,
   type ListFilter,
 } from "./queries";
-import { filterError, SearchField } from "./SearchField";
+import { filterError, Refused, SearchField } from "./SearchField";
 
 const examples = ["name LIKE 'churn%'", "tags.team = 'growth' AND name ILIKE '%v2'"];
 
@@ -68,7 +68,8 @@ export function ExperimentsPage({ filter }: { filter: ListFilter }) {
       <div className="card">
         {q.isPending && !q.error && <TableSkeleton rows={6} columns={4} />}
         {rows.length > 0 && <ExperimentsTable rows={rows} deleted={filter.deleted === true} />}
-        {((q.isSuccess && rows.length === 0 && filter.q) || refused) && (
+        {refused && <Refused onClear={() => set({ q: undefined })} />}
+        {q.isSuccess && rows.length === 0 && filter.q && (
           <NoMatch what="experiments" onClear={() => set({ q: undefined })} />
         )}
         {q.isSuccess && rows.length === 0 && !filter.q && filter.deleted && (
@@ -252,9 +253,7 @@ export function NoRuns({ experiment }: { experiment: string }) {
       <EmptyState icon={IconFlask} title="No runs yet">
         A run is one training or evaluation: its parameters, and its metrics over time.
       </EmptyState>
-      <div className="card-pad">
-        <HowToLog experiment={experiment} />
-      </div>
+      <HowToLog experiment={experiment} />
     </>
   );
 }

@@ -1,9 +1,9 @@
 import { Table, Text } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
 import { lazy, Suspense, useEffect, useMemo, useRef } from "react";
-import { formatCount, formatDuration, formatTime, plural } from "@/lib/format";
+import { formatCount, formatTime, plural } from "@/lib/format";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
-import { metricOption, type Named } from "./chart";
+import { metricOption, type Named, sinceStart } from "./chart";
 import { historyAtMost, historyQuery } from "./history";
 import type { Look, XAxis } from "./look";
 import type { DrawnRun } from "./MetricCharts";
@@ -106,7 +106,7 @@ const xNames: Record<XAxis, string> = { step: "step", time: "time", relative: "t
 
 const xText = (x: XAxis, v: number) => {
   if (x === "step") return formatCount(v);
-  return x === "time" ? formatTime(new Date(v).toISOString()) : formatDuration(v);
+  return x === "time" ? formatTime(new Date(v).toISOString()) : sinceStart(v);
 };
 
 /** Which points the chart leaves out. */

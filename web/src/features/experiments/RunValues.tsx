@@ -67,11 +67,15 @@ export function LatestMetrics({ run }: { run: TrackingRun }) {
           {run.metrics.map((m) => (
             <Table.Tr key={m.key}>
               <Table.Td>{m.key}</Table.Td>
-              <Table.Td ta="right" title={String(m.value)}>
+              <Table.Td ta="right" className="values-number" title={String(m.value)}>
                 {formatMetric(m.value)}
               </Table.Td>
-              <Table.Td ta="right">{formatCount(Number(m.step))}</Table.Td>
-              <Table.Td ta="right">{formatCount(Number(m.points))}</Table.Td>
+              <Table.Td ta="right" className="values-number">
+                {formatCount(Number(m.step))}
+              </Table.Td>
+              <Table.Td ta="right" className="values-number">
+                {formatCount(Number(m.points))}
+              </Table.Td>
             </Table.Tr>
           ))}
         </Table.Tbody>

@@ -110,7 +110,12 @@ function SortHead({
   const direction = sort === id ? "ascending" : sort === `-${id}` ? "descending" : "none";
   const Icon = direction === "ascending" ? IconSortAscending : IconSortDescending;
   return (
-    <Table.Th aria-sort={direction} ta={right ? "right" : undefined} title={title}>
+    <Table.Th
+      aria-sort={direction}
+      ta={right ? "right" : undefined}
+      data-right={right || undefined}
+      title={title}
+    >
       <UnstyledButton className="sort-head" onClick={() => onSort(nextSort(sort, id))}>
         <span className="column-name">{label}</span>
         <Icon size={13} aria-hidden style={{ visibility: direction === "none" ? "hidden" : "visible" }} />

@@ -1,4 +1,4 @@
-import { ActionIcon, CloseButton, Code, Popover, Stack, Text, TextInput } from "@mantine/core";
+import { ActionIcon, Button, CloseButton, Code, Popover, Stack, Text, TextInput } from "@mantine/core";
 import { IconInfoCircle, IconSearch } from "@tabler/icons-react";
 import { type FormEvent, useEffect, useState } from "react";
 import { isCode } from "@/lib/graphql";
@@ -48,6 +48,18 @@ export function SearchField({
         }
       />
     </form>
+  );
+}
+
+/** Nothing is listed, because the server refuses the filter. */
+export function Refused({ onClear }: { onClear: () => void }) {
+  return (
+    <div className="empty empty-small">
+      <Text size="sm">This filter cannot be read. The reason is below the search field.</Text>
+      <Button variant="default" size="xs" onClick={onClear}>
+        Clear the filter
+      </Button>
+    </div>
   );
 }
 

@@ -18,6 +18,9 @@ export interface Named {
   line: Line;
 }
 
+/** A time since a run's start; a point may be older than the run. */
+export const sinceStart = (ms: number) => `${ms < 0 ? "-" : ""}${formatDuration(Math.abs(ms))}`;
+
 const xAxisOf: Record<XAxis, object> = {
   step: { type: "value", min: "dataMin", max: "dataMax", axisLabel: { hideOverlap: true } },
   time: { type: "time", axisLabel: { hideOverlap: true } },
@@ -25,7 +28,7 @@ const xAxisOf: Record<XAxis, object> = {
     type: "value",
     min: "dataMin",
     max: "dataMax",
-    axisLabel: { hideOverlap: true, formatter: (v: number) => formatDuration(v) },
+    axisLabel: { hideOverlap: true, formatter: sinceStart },
   },
 };
 

@@ -58,8 +58,8 @@ it("keeps dots of a key in a column's id", () => {
 });
 
 it("shows few metrics and parameters unless columns are chosen", () => {
-  const many = columnsIn([run("a", { a: 1, b: 1, c: 1, d: 1, e: 1 }, { p: "1" }, { t: "1" })]);
-  expect(shownColumns(undefined, many).map((c) => c.key)).toEqual(["a", "b", "c", "d", "p"]);
+  const many = columnsIn([run("a", { "system/cpu": 1, a: 1, x: 1, y: 1, z: 1 }, { p: "1" }, { t: "1" })]);
+  expect(shownColumns(undefined, many).map((c) => c.key)).toEqual(["a", "x", "y", "p"]);
   expect(shownColumns(["tags.t", "nonsense"], many).map((c) => c.key)).toEqual(["t"]);
   expect(shownColumns([noColumns], many)).toEqual([]);
 });

@@ -23,12 +23,15 @@ export function columnsIn(runs: readonly Logged[]): Column[] {
 
 /** In an address: no column is shown. */
 export const noColumns = "none";
-const fewColumns = 4;
+const fewColumns = 3;
+
+/** Metrics that MLflow logs of the machine. */
+export const ofMachine = (c: Column) => c.kind === "metrics" && c.key.startsWith("system/");
 
 /** The chosen columns; without a choice, the first metrics and parameters. */
 export function shownColumns(chosen: readonly string[] | undefined, there: readonly Column[]): Column[] {
   if (chosen) return chosen.map(columnOf).filter((c) => c !== null);
-  const few = (kind: Kind) => there.filter((c) => c.kind === kind).slice(0, fewColumns);
+  const few = (kind: Kind) => there.filter((c) => c.kind === kind && !ofMachine(c)).slice(0, fewColumns);
   return [...few("metrics"), ...few("params")];
 }
 

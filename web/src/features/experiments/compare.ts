@@ -1,4 +1,4 @@
-import { columnsIn, type Logged, textIn, valueIn } from "./columns";
+import { columnsIn, type Logged, ofMachine, textIn, valueIn } from "./columns";
 import type { Column, Kind } from "./search";
 
 /** One parameter or metric of several runs, in their order. */
@@ -49,7 +49,7 @@ export function firstAxes(runs: readonly Logged[], params: number, metrics: numb
   return [
     ...different.slice(0, params).map((d) => d.column),
     ...columnsIn(runs)
-      .filter((c) => c.kind === "metrics")
+      .filter((c) => c.kind === "metrics" && !ofMachine(c))
       .slice(0, metrics),
   ];
 }

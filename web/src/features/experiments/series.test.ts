@@ -45,10 +45,11 @@ it("smooths in the order of the axis", () => {
 });
 
 it("groups metrics by the text before the slash", () => {
-  expect(groupMetrics(["val/loss", "loss", "train/loss", "val/acc", "/odd"])).toEqual([
+  expect(groupMetrics(["val/loss", "loss", "train/loss", "system/cpu", "val/acc", "/odd"])).toEqual([
     { prefix: "", keys: ["/odd", "loss"] },
     { prefix: "train", keys: ["train/loss"] },
     { prefix: "val", keys: ["val/acc", "val/loss"] },
+    { prefix: "system", keys: ["system/cpu"] },
   ]);
 });
 

@@ -57,7 +57,12 @@ export function lineOf(points: readonly Point[], look: Look, start: number): Lin
   };
 }
 
-/** Metrics with the same text before their first slash; those without a slash come first. */
+const rank = (prefix: string) => (prefix === "" ? 0 : prefix === "system" ? 2 : 1);
+
+/**
+ * Metrics with the same text before their first slash. Those without a slash come first, and those
+ * that MLflow logs of the machine last.
+ */
 export interface MetricGroup {
   prefix: string;
   keys: string[];
@@ -72,5 +77,5 @@ export function groupMetrics(keys: readonly string[]): MetricGroup[] {
   }
   return [...groups]
     .map(([prefix, of]) => ({ prefix, keys: of }))
-    .sort((a, b) => (a.prefix === b.prefix ? 0 : a.prefix < b.prefix ? -1 : 1));
+    .sort((a, b) => rank(a.prefix) - rank(b.prefix) || (a.prefix < b.prefix ? -1 : 1));
 }

@@ -5,7 +5,8 @@ export function useNear(of: RefObject<Element | null>): boolean {
   const [near, setNear] = useState(false);
   useEffect(() => {
     if (!of.current) return;
-    const sight = new IntersectionObserver(([e]) => setNear(e?.isIntersecting === true), {
+    // Of several changes at once, the last one counts.
+    const sight = new IntersectionObserver((changes) => setNear(changes.at(-1)?.isIntersecting === true), {
       rootMargin: "300px",
     });
     sight.observe(of.current);

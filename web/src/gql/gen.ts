@@ -1094,7 +1094,7 @@ export type TrackingRunDetailQueryVariables = Exact<{
 }>;
 
 
-export type TrackingRunDetailQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly artifactUri: string, readonly jobRunId: string | null, readonly taskKey: string | null, readonly attemptId: string | null, readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null }, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string, readonly timestamp: string, readonly points: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly inputs: ReadonlyArray<{ readonly name: string, readonly digest: string, readonly sourceType: string, readonly source: string, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> }>, readonly jobRun: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }> } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }> } | null } | null };
+export type TrackingRunDetailQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly artifactUri: string, readonly jobRunId: string | null, readonly taskKey: string | null, readonly attemptId: string | null, readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null }, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string, readonly timestamp: string, readonly points: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly inputs: ReadonlyArray<{ readonly name: string, readonly digest: string, readonly sourceType: string, readonly source: string, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> }>, readonly jobRun: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }> } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }>, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }> }> } | null } | null };
 
 export type TrackingPointsPageQueryVariables = Exact<{
   run: string;
@@ -4026,6 +4026,15 @@ export const TrackingRunDetailDocument = new TypedDocumentString(`
         __typename
         id
         number
+      }
+      tasks {
+        __typename
+        id
+        attempts {
+          __typename
+          id
+          number
+        }
       }
     }
   }

@@ -229,6 +229,7 @@ export async function ofJob(page) {
   await page.getByRole("figure").first().waitFor();
   const about = region(page, "About the run");
   await page.getByRole("button", { name: "Run again with these parameters" }).waitFor();
+  await about.getByRole("link", { name: /, attempt 1$/ }).waitFor();
   await about.getByRole("link", { name: /^run_/ }).click();
   await tracking.waitFor();
 }

@@ -96,13 +96,17 @@ function Header({ experiment: x }: { experiment: Experiment }) {
   );
 }
 
-/** Runs that are not in the list are counted, and shown on request so that rows do not jump. */
+/**
+ * Runs that began after those of the list are counted, and shown on request so that rows do not
+ * jump.
+ */
 function useLiveRuns(id: string, rows: readonly Logged[], waits: boolean) {
   const qc = useQueryClient();
   const [seen, setSeen] = useState<ReadonlySet<string>>(new Set());
+  const newest = Math.max(0, ...rows.map((r) => Date.parse(r.startedAt)));
   useSubscription(TrackingRunsChangedDocument, { experiment: id }, ({ trackingRunChanges: r }) => {
     patchEntity(qc, r);
-    if (waits || r.deletedAt || rows.some((x) => x.id === r.id)) return;
+    if (waits || r.deletedAt || Date.parse(r.startedAt) < newest || rows.some((x) => x.id === r.id)) return;
     setSeen((old) => new Set([...old, r.id]));
   });
   const count = [...seen].filter((x) => !rows.some((r) => r.id === x)).length;
@@ -193,7 +197,14 @@ function Runs({ experiment: x, place }: { experiment: Experiment; place: Place }
             A deleted run can be restored for 30 days. Then it is erased.
           </EmptyState>
         )}
-        {q.isSuccess && rows.length === 0 && !text && !deleted && <NoRuns experiment={x.name} />}
+        {q.isSuccess && rows.length === 0 && !text && !deleted && x.deletedAt && (
+          <EmptyState icon={IconTrash} title="This experiment is deleted">
+            Its runs are under Deleted. They come back with it when it is restored.
+          </EmptyState>
+        )}
+        {q.isSuccess && rows.length === 0 && !text && !deleted && !x.deletedAt && (
+          <NoRuns experiment={x.name} />
+        )}
         <ShowMore of={q}>Show more runs</ShowMore>
       </section>
     </>

@@ -74,7 +74,8 @@ function JobFacts({ run }: { run: TrackingRun }) {
         </>
       )
     );
-  const attempt = jobRun.attempts.find((a) => a.id === run.attemptId)?.number;
+  const attempts = [...jobRun.attempts, ...jobRun.tasks.flatMap((t) => t.attempts)];
+  const attempt = attempts.find((a) => a.id === run.attemptId)?.number;
   const place = { ...(taskKey ? { task: taskKey } : {}), ...(attempt ? { attempt } : {}) };
   return (
     <>

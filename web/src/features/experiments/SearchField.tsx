@@ -1,4 +1,4 @@
-import { ActionIcon, Button, CloseButton, Code, Popover, Stack, Text, TextInput } from "@mantine/core";
+import { ActionIcon, Button, CloseButton, Popover, Stack, Text, TextInput } from "@mantine/core";
 import { IconInfoCircle, IconSearch } from "@tabler/icons-react";
 import { type FormEvent, useEffect, useState } from "react";
 import { isCode } from "@/lib/graphql";
@@ -78,9 +78,9 @@ function Help({ examples }: { examples: readonly string[] }) {
             are joined by AND. Press Enter to search.
           </Text>
           {examples.map((e) => (
-            <Code key={e} block>
+            <pre key={e} className="code-block">
               {e}
-            </Code>
+            </pre>
           ))}
           <Text size="xs" c="dimmed">
             Texts have quotes, numbers have none. A key with a space or a slash stands in backticks. Operators

@@ -88,7 +88,7 @@ const SlowQuery = "SELECT count(*) FROM range(1000000000000) a, range(1000) b WH
 // Trino runs without a fence.
 func WithTrino(t testing.TB) []string {
 	t.Helper()
-	return []string{"--engines-dir", filepath.Dir(installtest.Quick(t).Dir), "--trino-may-open-host-files"}
+	return []string{"--engines-dir", filepath.Dir(installtest.Shared(t).Dir), "--trino-may-open-host-files"}
 }
 
 // Warehouse returns the id of the workspace's warehouse.

@@ -49,7 +49,7 @@ func TestOtherUsersRunTheSharedTrino(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root may run a process as another user")
 	}
-	trino := installtest.Quick(t)
+	trino := installtest.Shared(t)
 	cmd := exec.CommandContext(t.Context(), trino.Java, "-cp", filepath.Join(trino.Dir, "lib", "*"), "-version")
 	cmd.Dir, cmd.SysProcAttr = trino.Dir, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 61999, Gid: 61999}}
 	out, err := cmd.CombinedOutput()

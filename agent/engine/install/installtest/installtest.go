@@ -3,13 +3,11 @@
 package installtest
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -62,36 +60,6 @@ func Shared(t testing.TB) install.Trino {
 		t.Fatal(err)
 	}
 	return find(t, shared)
-}
-
-// QuickJVM is the argument of a JVM that stops after its first compiler. Tests end before the
-// second one, which optimizes, has repaid its time.
-const QuickJVM = "-XX:TieredStopAtLevel=1"
-
-// Quick is Shared for tests that do not measure. Its own Java, if it has one, runs with QuickJVM.
-func Quick(t testing.TB) install.Trino {
-	t.Helper()
-	shared := Shared(t)
-	record := filepath.Join(shared.Dir, "installed.json")
-	b, err := os.ReadFile(record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	engines := filepath.Dir(shared.Dir)
-	java, own := strings.CutPrefix(shared.Java, engines+string(filepath.Separator))
-	if !own || engines == Dir(t) {
-		return shared
-	}
-	quick := java + "-quick"
-	script := "#!/bin/sh\nexec \"${0%-quick}\" " + QuickJVM + " \"$@\"\n"
-	err = errors.Join(
-		os.WriteFile(filepath.Join(engines, quick), []byte(script), 0o755),
-		os.Remove(record), // a hard link
-		os.WriteFile(record, bytes.Replace(b, []byte(strconv.Quote(java)), []byte(strconv.Quote(quick)), 1), 0o644))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return find(t, engines)
 }
 
 func find(t testing.TB, dir string) install.Trino {

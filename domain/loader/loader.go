@@ -159,8 +159,8 @@ func New(s Services, tables Tables, scope domain.Scope) *Loaders {
 }
 
 // Expect records which items the response shows together: jobs, runs, keys, machines, statements,
-// tables, maintenance runs or tracking runs. The first look-up for one item then reads for all, however long the
-// others take to follow.
+// tables, maintenance runs or tracking runs. The first look-up for one item then reads for all,
+// however long the others take to follow.
 func (l *Loaders) Expect(items any) {
 	switch items := items.(type) {
 	case []job.Job:

@@ -122,8 +122,8 @@ func basicAsBearer(next http.Handler) http.Handler {
 	})
 }
 
-// toConsole answers the links that clients print, such as …/#/experiments/0/runs/…. The browser keeps
-// what follows the #, and the console goes there.
+// toConsole answers the links that clients print, such as …/#/experiments/0/runs/…. The browser
+// keeps what follows the #, and the console goes there.
 func toConsole(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/experiments", http.StatusFound)
 }

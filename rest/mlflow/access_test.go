@@ -130,7 +130,7 @@ func TestWhatTheServerTells(t *testing.T) {
 		require.Equal(t, []any{true, false}, []any{info["workspaces_enabled"], info["multipart_uploads_enabled"]})
 	}
 	for _, path := range []string{
-		"/", "/api/2.0/mlflow", "/api/2.0/mlflow/artifacts/list", "/api/2.0/mlflow/runs/log-model", "/api/2.0/mlflow/registered-models/create", "/api/2.0/mlflow/logged-models",
+		"/api/2.0/mlflow", "/api/2.0/mlflow/artifacts/list", "/api/2.0/mlflow/runs/log-model", "/api/2.0/mlflow/registered-models/create", "/api/2.0/mlflow/logged-models",
 		"/api/3.0/mlflow/traces", "/v1/traces", "/api/2.0/mlflow-artifacts/artifacts/x", "/api/2.0/mlflow/runs/outputs", "/api/2.0/mlflow/runs/get/",
 	} {
 		for _, method := range []string{"GET", "POST", "PATCH", "DELETE", "PUT", "BREW"} {

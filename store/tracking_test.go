@@ -314,7 +314,7 @@ func TestTooManyTagsAndParameters(t *testing.T) {
 	require.Len(t, l.whole(run).Parameters, tracking.MaxPairs-1)
 }
 
-// TestTwoWritersOfOneParameter: one of them is told of the other's value.
+// TestTwoWritersOfOneParameter: the second one is refused, with the first one's value.
 func TestTwoWritersOfOneParameter(t *testing.T) {
 	l := newLab(t, open(t), "one")
 	for range 10 {

@@ -23,8 +23,8 @@ const maxSearched = 10_000
 // earlier.
 const searchBytes = 8 << 20
 
-// Search returns a page of the runs that match, with what they logged. The order ends with the start,
-// newest first, and the id. Without an order it is that.
+// Search returns a page of the runs that match, with what they logged. The order ends with the
+// start, newest first, and the id. Without an order it is that.
 func (r *Runs) Search(ctx context.Context, s domain.Scope, q RunSearch) (l domain.List[Run], err error) {
 	if err := domain.Authorize(ctx, r.Store, s, domain.TrackingRunRead); err != nil {
 		return l, err

@@ -11,8 +11,8 @@ import (
 	"github.com/millpond/millpond/domain"
 )
 
-// TestSearchesTakeTurns: one workspace's searches leave room for another's, who waits is told after
-// a while, and a search that takes too long is ended.
+// TestSearchesTakeTurns: one workspace's searches leave room for another's. A search that waits too
+// long is refused, and one that runs too long is ended.
 func TestSearchesTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all turns

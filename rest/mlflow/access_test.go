@@ -137,6 +137,9 @@ func TestWhatTheServerTells(t *testing.T) {
 			w.send(w.ours.admin, method, path, nil).refused(404, unknown, "There is nothing at ")
 		}
 	}
+	for _, method := range []string{"POST", "PATCH", "DELETE", "PUT", "BREW"} {
+		w.send(w.ours.admin, method, "/", nil).refused(405, unknown, "use GET")
+	}
 	got := w.post("runs/get", object{"run_id": "x"})
 	got.refused(405, unknown, "use GET")
 	require.Equal(t, "GET", got.header.Get("Allow"))

@@ -14,11 +14,11 @@ ENGINES := $${MILLPOND_ENGINES_DIR:-$${XDG_CACHE_HOME:-$$HOME/.cache}/millpond/e
 # The same flags everywhere, so that lint, the binary and the tests' binary share compiled packages.
 export GOFLAGS := $(strip $(GOFLAGS) -trimpath)
 GOTEST  := go tool gotestsum --format pkgname-and-test-fails --hide-summary=skipped
-# A package's tests wait for databases, agents and tasks about as long as they compute. Two packages
-# at once keep two cores busy. Lint has vetted them.
+# A package's tests wait for databases, agents and tasks about as long as they compute. Two
+# packages at once keep two cores busy. Lint has vetted them.
 RACE    := -race -vet=off -p 2 -timeout 40m
 # Packages start in this order, so that no long one runs alone at the end.
-LONGEST := ./agent/engine/enginetest ./test/fault ./test/e2e ./store ./agent/worker ./test/spec ./rest
+LONGEST := ./agent/engine/enginetest ./test/fault ./test/e2e ./agent/worker ./store ./test/spec ./rest ./agent/engine ./graph
 # The tests' events, for scripts/slowest.py.
 EVENTS  := .cache/tests.json
 CONSOLE := .cache/console.log
@@ -57,9 +57,9 @@ $(CONSOLE):
 	@mkdir -p $(@D) && $(MAKE) --no-print-directory -k -j 1 test-web e2e > $@ 2>&1
 
 .PHONY: test-go
-test-go: web/dist/index.html $(EXTENSIONS) pyiceberg mlflow trino ## Test the Go packages, against a real PostgreSQL and real processes
+test-go: millpond pyiceberg mlflow trino ## Test the Go packages, against a real PostgreSQL and real processes
 	@mkdir -p $(dir $(EVENTS))
-	$(GOTEST) --jsonfile $(EVENTS) -- $(RACE) $(LONGEST) ./...
+	MILLPOND_E2E_BINARY=$(CURDIR)/millpond $(GOTEST) --jsonfile $(EVENTS) -- $(RACE) $(LONGEST) ./...
 
 .PHONY: soak
 soak: $(EXTENSIONS) pyiceberg trino ## Run the random tests with other seeds for hours: make soak HOURS=8

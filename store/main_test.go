@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"flag"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,6 +26,13 @@ import (
 )
 
 func TestMain(m *testing.M) { storetest.Main(m) }
+
+// init sets a few cases from one seed; `make soak` runs many from others.
+func init() {
+	if err := errors.Join(flag.Set("rapid.checks", "20"), flag.Set("rapid.seed", "5000")); err != nil {
+		panic(err)
+	}
+}
 
 func open(t testing.TB) *store.Store {
 	s, _ := openDSN(t)

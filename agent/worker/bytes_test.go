@@ -51,7 +51,7 @@ func TestEveryByteArrives(t *testing.T) {
 }
 
 func TestAFastWriterLosesNothingInBoundedMemory(t *testing.T) {
-	total := int64(200 << 20)
+	total := int64(100 << 20)
 	if n, err := strconv.ParseInt(os.Getenv("MILLPOND_TEST_WRITER_BYTES"), 10, 64); err == nil {
 		total = n
 	}

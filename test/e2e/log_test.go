@@ -23,7 +23,7 @@ const bytesEnv = "MILLPOND_E2E_LOG_BYTES"
 // whatever a process writes and however.
 func TestLogs(t *testing.T) {
 	t.Parallel()
-	fast := int64(200 << 20)
+	fast := int64(64 << 20)
 	if s := os.Getenv(bytesEnv); s != "" {
 		n, err := strconv.ParseInt(s, 10, 64)
 		require.NoError(t, err)

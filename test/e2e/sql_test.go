@@ -123,7 +123,7 @@ func arrowRows(t *testing.T, stream []byte) (n int64) {
 func TestLargeResult(t *testing.T) {
 	t.Parallel()
 	p := harness.NewPlatform(t, harness.Options{Args: []string{"--no-samples"}})
-	const rows = 3_000_000
+	const rows = 1_000_000
 	r := p.OK(fmt.Sprintf("SELECT range AS n, 'row ' || range AS s FROM range(%d) ORDER BY n", rows))
 	require.True(t, r.Truncated)
 	next, seen := r.NextChunk, int64(0)

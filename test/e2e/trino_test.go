@@ -47,8 +47,8 @@ func javas(p *harness.Platform) (pids []int) {
 }
 
 // TestTrinoOnAWarehouse covers the life of a warehouse that writes with Trino. The first write
-// starts Trino, and the statement says so. Trino ends with its agent or its warehouse. The reported
-// outcome of a statement matches the table.
+// starts Trino, and the statement says so. In both engines, lineage lists what a statement used.
+// Trino ends with its agent or its warehouse. The reported outcome of a statement matches the table.
 func TestTrinoOnAWarehouse(t *testing.T) {
 	t.Parallel()
 	p := harness.NewPlatform(t, harness.Options{Args: append(harness.WithTrino(t), "--no-samples")})
@@ -85,6 +85,13 @@ func TestTrinoOnAWarehouse(t *testing.T) {
 	require.Equal(t, []string{"lake.public.t"}, made.Lineage.Written)
 	require.Equal(t, [][]any{{1.0}, {2.0}}, ok("SELECT n FROM t ORDER BY n").Rows)
 	require.Equal(t, [][]any{{1.0}, {2.0}}, ok("SELECT n FROM t ORDER BY n", "engine", "trino").Rows)
+
+	for _, engine := range []string{"duckdb", "trino"} {
+		t.Run("lineage in "+engine, func(t *testing.T) {
+			p.Lend(t)
+			lineageIn(p, "writes", engine)
+		})
+	}
 
 	p.Must(http.MethodPost, "/databases", map[string]any{"name": "other"}, nil)
 	ok("CREATE SCHEMA other.s")

@@ -123,7 +123,7 @@ func TestStopLetsStatementsEnd(t *testing.T) {
 	p := harness.NewPlatform(t, harness.Options{NoAgent: true, Args: []string{"--no-samples", "--drain", "1h"}})
 	s := p.Servers[0]
 	p.OK("SELECT 1")
-	short := send(p, "SELECT count(*) AS short FROM range(30000) a, range(60000) b WHERE a.range * b.range % 7 = 8")
+	short := send(p, "SELECT count(*) AS short FROM range(30000) a, range(30000) b WHERE a.range * b.range % 7 = 8")
 	long := send(p, harness.SlowQuery+" -- reader")
 	awaitListed(p, "short", "running")
 	awaitListed(p, "reader", "running")

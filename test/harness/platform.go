@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -109,11 +110,7 @@ func (p *Platform) Lend(t testing.TB) {
 // End stops all processes of the platform, whatever state the test has left.
 func (p *Platform) End() {
 	if p.T.Failed() {
-		for _, name := range []string{"agent.log", "agent/shim.log"} {
-			if b, err := os.ReadFile(filepath.Join(p.Dir, name)); err == nil {
-				p.T.Logf("%s:\n%s", name, Last(string(b), 6<<10))
-			}
-		}
+		p.showAgents()
 	}
 	for i := len(p.Servers) - 1; i >= 0; i-- {
 		if s := p.Servers[i]; s.exited != nil && !s.Over() {
@@ -130,6 +127,19 @@ func (p *Platform) End() {
 	p.racesReported()
 	p.removeGroups()
 	require.NoError(p.T, os.RemoveAll(p.Dir))
+}
+
+// showAgents prints the ends of the logs of agents, machines and their Trino.
+func (p *Platform) showAgents() {
+	_ = filepath.WalkDir(p.Dir, func(path string, e fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".log" {
+			return nil
+		}
+		if b, err := os.ReadFile(path); err == nil {
+			p.T.Logf("%s:\n%s", path, Last(string(b), 6<<10))
+		}
+		return nil
+	})
 }
 
 // removeGroups removes the empty control groups of machines that were not stopped.

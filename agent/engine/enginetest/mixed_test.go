@@ -18,7 +18,7 @@ import (
 	"github.com/millpond/millpond/agent/engine"
 )
 
-var mixedOperations = flag.Int("mixed.operations", 50, "how many operations of several writers are compared")
+var mixedOperations = flag.Int("mixed.operations", mixedTable, "how many operations of several writers are compared")
 
 // mixedTable is the number of operations on one table.
 const mixedTable = 25

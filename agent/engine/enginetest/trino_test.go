@@ -48,9 +48,15 @@ func (r trinoRig) failsTrino(query string, parameters ...any) *agent.StatementFa
 	return end.Error
 }
 
-// TestTrino runs tests on one shared Trino.
+// TestTrino runs tests on one shared Trino. The last ones kill it.
 func TestTrino(t *testing.T) {
-	r := trinoRig{newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), engine: withTrino(t)})}
+	way := &interloper{}
+	o := withTrino(t)
+	o.Trino.Spill, o.Trino.MaxABI = 1<<20, 1
+	r := trinoRig{newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), engine: o, between: func(h http.Handler) http.Handler {
+		way.catalog = h
+		return way
+	}})}
 	for _, c := range []struct {
 		name string
 		test func(*testing.T, trinoRig)
@@ -70,6 +76,12 @@ func TestTrino(t *testing.T) {
 		{"what differs between the dialects is written down", trinoDialects},
 		{"views say why they are not read", trinoViews},
 		{"writers of every kind change one table", trinoMixed},
+		{"only the workspace's files are opened", trinoFence},
+		{"the catalog is away, and comes back", way.trinoCatalogAway},
+		{"the answer to a commit is lost", way.trinoAnswerLost},
+		{"a query needs more than there is", trinoNeedsMore},
+		{"Trino is killed before a commit arrives", way.trinoKilledBefore},
+		{"Trino is killed after a commit", way.trinoKilledAfter},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			sub := *r.rig

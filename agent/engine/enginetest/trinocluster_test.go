@@ -49,8 +49,8 @@ func TestTrinoCluster(t *testing.T) {
 	rig := newRigWith(t, rigOptions{lake: "file://" + t.TempDir(), engine: o})
 	r := trinoRig{rig}
 	e := r.engineOf
-	e.Configure(agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix})
-	r.awaitNodes(2)
+	e.Configure(agent.WarehouseSettings{Nodes: 1, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix})
+	r.awaitNodes(1)
 	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix}) // the idle cluster divides its memory again
 	r.awaitNodes(3)
 	r.changes("CREATE TABLE many AS SELECT n, n % 7 AS k FROM UNNEST(sequence(1, 10000)) AS t(n) CROSS JOIN UNNEST(sequence(1, 10)) AS u(m)")
@@ -97,8 +97,8 @@ func TestTrinoCluster(t *testing.T) {
 	require.Empty(t, left, "nothing is left of nodes that are gone")
 
 	first := javas(t, filepath.Join(e.Dir(), "trino"))["coordinator"]
-	e.Configure(agent.WarehouseSettings{Nodes: 3, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix})
-	r.awaitNodes(3)
+	e.Configure(agent.WarehouseSettings{Nodes: 2, TrinoStart: agent.StartWithWarehouse, Storage: r.storage.Prefix})
+	r.awaitNodes(2)
 	require.Equal(t, first, javas(t, filepath.Join(e.Dir(), "trino"))["coordinator"], "it comes back to what its memory was divided among")
 }
 

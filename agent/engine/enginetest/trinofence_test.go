@@ -17,14 +17,10 @@ import (
 
 // With tables that are files, Trino opens only the workspace's files, whatever their metadata
 // names. It works with all rights of Landlock's first version.
-func TestTrinoFence(t *testing.T) {
+func trinoFence(t *testing.T, r trinoRig) {
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 {
 		t.Skipf("this kernel has no Landlock (%v): that Trino cannot leave the workspace is not proven here", errno)
 	}
-	options := withTrino(t)
-	options.Trino.MaxABI = 1
-	lake := t.TempDir()
-	r := trinoRig{newRigWith(t, rigOptions{lake: "file://" + lake, engine: options})}
 	r.changes("CREATE TABLE fenced AS SELECT 1 AS n")
 	r.changes("INSERT INTO fenced VALUES (2), (3)")
 	r.changes("UPDATE fenced SET n = 5 WHERE n = 2")

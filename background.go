@@ -92,6 +92,7 @@ func (b background) run(ctx, upkeep context.Context) {
 			return time.Time{}, tracked.End(ctx)
 		})
 	})
+	group.Go(func() { b.every(ctx, "summaries of metrics", trackingEvery, tracked.Summarize) })
 	group.Go(func() { b.every(ctx, "erasure of tracking runs", houseEvery, tracked.Erase) })
 	group.Go(func() { b.loop(ctx, "OpenLineage", houseEvery, "", b.lineage.Deliver) })
 	group.Go(func() { b.every(ctx, "signing keys", keysEvery, b.keys.Rotate) })

@@ -84,7 +84,7 @@ func (s *site) handler() (http.Handler, error) {
 		r.Handle("/metrics", promhttp.HandlerFor(s.metrics.registry, promhttp.HandlerOpts{}))
 		r.HandleFunc(agent.EnrollPath, s.agents.Enroll)
 	})
-	r.With(s.auth.Middleware(auth.NoCookies)).Get(agent.ConnectPath, s.agents.Connect)
+	r.With(s.auth.Recognize(auth.NoCookies)).Get(agent.ConnectPath, s.agents.Connect)
 	r.Get(hub.RelayPath, s.sessions.Relay)
 	r.Mount("/graphql", otelhttp.NewHandler(graph.Handler(graph.Options{Services: s.services, Lake: s.lake, Auth: s.auth, Log: s.log, Topics: s.topics, Version: version, HTTP: shared}), "graphql"))
 	r.Handle(iceberg.Prefix+"/*", otelhttp.NewHandler(catalog, "iceberg"))

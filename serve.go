@@ -150,6 +150,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 	})
 	size, engine := firstWarehouse(ctx, providers)
 	jobs := &job.Jobs{Store: store.For[job.Tx](st), Clock: clock}
+	requests := quota.NewRequests(store.For[quota.Tx](st), clock)
 	experiments := &tracking.Experiments{Store: store.For[tracking.Tx](st), Clock: clock}
 	all := graph.Services{
 		Clock:        clock,
@@ -162,7 +163,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		Runs:         runs,
 		Samples:      &setup.Samples{Jobs: jobs, Runs: runs, Lake: sampleLake{catalog}, Clock: clock, Experiments: experiments},
 		Logs:         &job.Logs{Store: store.For[job.Tx](st), Topics: topics, Clock: clock, Objects: files, Archive: archive},
-		Quotas:       &quota.Quotas{Store: store.For[quota.Tx](st)},
+		Quotas:       &quota.Quotas{Store: store.For[quota.Tx](st), Requests: requests},
 		Compute:      &machine.Machines{Kind: machine.KindCompute, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
 		Warehouses:   &machine.Machines{Kind: machine.KindWarehouse, Store: store.For[machine.Tx](st), Topics: topics, Clock: clock, Providers: providers, Host: directory.host},
 		Databases:    &lake.Databases{Store: store.For[lake.Tx](st), Clock: clock},
@@ -187,7 +188,7 @@ func newServer(ctx context.Context, c *serveCommand, db *database, url string, l
 		config: c, log: log, url: url, directory: directory, services: all, machines: machines, token: token,
 		agent: &local.Agent{Dir: c.DataDir, Directory: directory.ID, Version: version, Args: c.agentArgs(url), Token: token.ensure, Log: log},
 		site: &site{
-			services: all, lake: catalog, auth: auth.NewService(system, store.For[domain.Tx](st), keys, clock), topics: topics, sessions: sessions, log: log,
+			services: all, lake: catalog, auth: auth.NewService(system, store.For[domain.Tx](st), keys, requests, clock), topics: topics, sessions: sessions, log: log,
 			agents:  &hub.Handler{Sessions: sessions, Services: agentServices(all), Topics: topics, Scope: auth.FromAgent, Storage: catalog.Files.Prefix, Log: log},
 			metrics: newMetrics(db, sessions, all.Logs), readiness: &readiness{store: st, objects: files}, proxies: c.TrustedProxies, bodyTime: c.bodyTime,
 		},

@@ -21,6 +21,7 @@ const (
 	costHash   = 2000 // one password hash: 19 MiB and tens of milliseconds
 	bytesAUnit = 256  // of a log
 	costResult = 5000 // a chunk of a result: 16 MiB of Arrow become JSON
+	costChart  = 1000 // reads up to 100,000 points
 	costFiles  = 500  // opens files of a table
 )
 
@@ -81,10 +82,12 @@ func trackingCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.Experiment.Tags, c.TrackingDataset.Tags = pairs, pairs
 	c.Run.TrackingRuns = func(child int) int { return 1 + fewTracked*child }
 	c.TrackingRun.Metrics, c.TrackingRun.Parameters, c.TrackingRun.Tags = keyed, keyed, keyed
+	c.TrackingRun.Lineage = read
 	c.TrackingRun.Inputs = func(child int) int { return 1 + fewInputs*child }
 	c.TrackingRun.Points = func(child int, _ string, first *int, _ *string) int {
 		return costRead + min(max(value(first), 1), maxPoints)*child
 	}
+	c.TrackingRun.Chart = func(child int, _ string, most *int) int { return costRead + costChart + child + value(most) }
 	return c
 }
 

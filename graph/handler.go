@@ -118,7 +118,15 @@ func newHandler(o Options, t timing) http.Handler {
 	s.gqlgen.Use(limits{schema: schema})
 	s.gqlgen.AroundOperations(s.aroundOperation)
 	s.gqlgen.AroundResponses(s.aroundResponse)
-	return httpx.Face{Server: o.HTTP, Log: o.Log, Fail: s.fail}.Wrap(asked(o.Auth.Middleware(cookies)(s)))
+	requests, sockets := o.Auth.Middleware(cookies)(s), o.Auth.Recognize(cookies)(s)
+	either := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if isUpgrade(r) {
+			sockets.ServeHTTP(w, r)
+			return
+		}
+		requests.ServeHTTP(w, r)
+	})
+	return httpx.Face{Server: o.HTTP, Log: o.Log, Fail: s.fail}.Wrap(asked(either))
 }
 
 // scopeOf returns the caller's scope. Below the public fields it may be zero, which every service

@@ -16,7 +16,7 @@ const maxPoints = 1_000
 // trackingFields are the names of the domain's fields that are others here.
 var trackingFields = map[string]string{
 	"run_name": "name", "user_id": "user", "status": "state", "start_time": "startedAt", "end_time": "finishedAt",
-	"metrics": "points", "params": "parameters", "experiment_ids": "experiments", "page_token": "cursor",
+	"metrics": "points", "params": "parameters", "experiment_ids": "experiments", "page_token": "cursor", "max_points": "maxPoints",
 }
 
 // ofTracking renames MLflow's fields to the schema's.
@@ -123,6 +123,16 @@ func (r *Resolver) points(ctx context.Context, id domain.TrackingRunID, key stri
 		page.PageInfo.EndCursor = new(shown[len(shown)-1].Position().Cursor(id, key))
 	}
 	return page, nil
+}
+
+// chart returns a metric's history with few points.
+func (r *Resolver) chart(ctx context.Context, id domain.TrackingRunID, key string, most int) (model.TrackingChart, error) {
+	c, err := r.Services.TrackingRuns.Chart(ctx, scopeOf(ctx), "", id, key, most)
+	shown := model.TrackingChart{Points: append([]tracking.Point{}, c.Points...), Total: c.Total}
+	if c.Last != nil {
+		shown.Cursor = new(c.Last.Cursor(id, key))
+	}
+	return shown, ofTracking(err)
 }
 
 // followPoints sends the run's new points.

@@ -128,8 +128,22 @@ func (r *trackingRunResolver) Inputs(ctx context.Context, obj *model.TrackingRun
 	return shown, affordRows(ctx, len(shown))
 }
 
+func (r *trackingRunResolver) Lineage(ctx context.Context, obj *model.TrackingRun) (model.Lineage, error) {
+	tables, _, err := r.Services.TrackingRuns.Lineage(ctx, scopeOf(ctx), "", obj.ID)
+	if err != nil {
+		return model.Lineage{}, err
+	}
+	shown := model.NewLineage(tables)
+	expectTables(ctx, shown.Tables())
+	return shown, affordRows(ctx, len(shown.Read)+len(shown.Written))
+}
+
 func (r *trackingRunResolver) Points(ctx context.Context, obj *model.TrackingRun, key string, first *int, after *string) (model.TrackingPointPage, error) {
 	return r.points(ctx, obj.ID, key, value(first), value(after))
+}
+
+func (r *trackingRunResolver) Chart(ctx context.Context, obj *model.TrackingRun, key string, maxPoints *int) (model.TrackingChart, error) {
+	return r.chart(ctx, obj.ID, key, value(maxPoints))
 }
 
 func (r *trackingRunResolver) JobRun(ctx context.Context, obj *model.TrackingRun) (*job.Run, error) {

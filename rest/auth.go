@@ -89,7 +89,7 @@ func (a *api) authRoutes() {
 	}, a.setUp)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/auth/password", OperationID: "change-password", Tags: []string{tag},
-		Summary: "Change one's password; one's other sessions end", Errors: []int{http.StatusTooManyRequests},
+		Summary: "Change one's password; one's other sessions end",
 	}, a.changePassword)
 }
 

@@ -23,7 +23,7 @@ func BenchmarkMiddleware(b *testing.B) {
 	b.Cleanup(func() { _ = st.Close() })
 	keys, err := auth.NewKeys(b.Context(), st.System(), domain.SystemClock{})
 	require.NoError(b, err)
-	handler, err := Handler(Options{Auth: auth.NewService(st.System(), store.For[domain.Tx](st), keys, domain.SystemClock{}), Log: slog.New(slog.DiscardHandler)})
+	handler, err := Handler(Options{Auth: auth.NewService(st.System(), store.For[domain.Tx](st), keys, nil, domain.SystemClock{}), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(b, err)
 	for name, c := range map[string]struct{ method, path, body string }{
 		"no body": {http.MethodGet, "/api/v1/nothing", ""},

@@ -45,7 +45,7 @@ var failures = map[int]string{
 	http.StatusRequestEntityTooLarge:        "The body is too large.",
 	http.StatusUnsupportedMediaType:         "The Content-Type is missing or is not application/json, or the body has a Content-Encoding.",
 	http.StatusRequestedRangeNotSatisfiable: "The offset or the range begins beyond the end; Content-Range has the size.",
-	http.StatusTooManyRequests:              "A quota is reached; the body states it exactly: max_running_runs=10, current=10. Or too many logins failed; Retry-After is the number of seconds to wait.",
+	http.StatusTooManyRequests:              "A quota is reached; the body states it exactly: max_running_runs=10, current=10. Or too many logins failed, or the workspace has too many requests at once; Retry-After is the number of seconds to wait.",
 	http.StatusInternalServerError:          "An internal error. X-Request-Id identifies it in the server's log.",
 	http.StatusServiceUnavailable:           "A required part of the platform is not available; try again after Retry-After seconds.",
 }

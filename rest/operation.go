@@ -69,7 +69,7 @@ func documentFailures(op *huma.Operation, body bool) {
 	failures := append(op.Errors, http.StatusBadRequest, http.StatusInternalServerError, http.StatusServiceUnavailable)
 	op.Errors = nil // huma would add 422
 	if len(op.Security) > 0 {
-		failures = append(failures, http.StatusUnauthorized, http.StatusForbidden)
+		failures = append(failures, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests)
 	}
 	if strings.Contains(op.Path, "{") {
 		failures = append(failures, http.StatusNotFound)

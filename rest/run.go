@@ -88,7 +88,7 @@ func (a *api) runRoutes() {
 	const tag = "Runs"
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/jobs/{id}/run", OperationID: "start-run", Tags: []string{tag}, DefaultStatus: http.StatusCreated,
-		Summary: "Start a run of a job", Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
+		Summary: "Start a run of a job", Errors: []int{http.StatusConflict},
 		Description: "The run is a frozen copy of the current job. `status` is its initial state, pending; it may already run when the answer arrives.\n\n" +
 			"429 if max_running_runs is reached: pending and running runs both count. 409 if the job has neither a command nor tasks.\n\n" +
 			"Decided here: the answer is 201 with the run's path in Location. The body is optional; without a body, so is Content-Type.",
@@ -110,7 +110,7 @@ func (a *api) runRoutes() {
 	}, a.cancelRun)
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/runs/{id}/repair", OperationID: "repair-run", Tags: []string{tag},
-		Summary: "Run unsuccessful tasks again in the same run", Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
+		Summary: "Run unsuccessful tasks again in the same run", Errors: []int{http.StatusConflict},
 		Description: "For a run that failed or was cancelled. The tasks that did not succeed, and those that depend on them, run again. retry_count continues to rise. The run counts toward max_running_runs.",
 	}, a.repairRun)
 }

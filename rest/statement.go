@@ -212,7 +212,7 @@ func (a *api) statementRoutes() {
 	const tag = "SQL"
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: "/sql/execute", OperationID: "execute-statement", Tags: []string{tag}, Summary: "Run a SQL statement",
-		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests}, Responses: a.resultResponses(true),
+		Errors: []int{http.StatusNotFound, http.StatusConflict}, Responses: a.resultResponses(true),
 		Description: "DuckDB runs reads, the warehouse's write engine runs writes. A viewer may run reads; for a viewer, a statement that writes is 403. A statement that is wrong, or refused, is 400 " +
 			"with its line and column in the message.\n\n" +
 			"Decided here: the answer has the whole result up to 16 MiB, in Arrow and in JSON, or a million rows. A row with more than 16 MiB in JSON fails its statement with 400. A larger result is kept for a day in the workspace's storage: truncated is true, and next_chunk is the next chunk. A chunk has the same rows in every format. " +
@@ -230,7 +230,7 @@ func (a *api) statementRoutes() {
 	}, a.getStatement)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: "/sql/statements/{id}/chunks/{n}", OperationID: "get-statement-chunk", Tags: []string{tag}, Summary: "Get a chunk of a statement's result",
-		Responses: a.resultResponses(false), Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
+		Responses: a.resultResponses(false), Errors: []int{http.StatusConflict},
 		Description: "Accept selects JSON, Arrow IPC or CSV, as for POST /sql/execute. The operation waits up to 30 seconds for a chunk that is not ready. Then the answer is 202, with the statement and Retry-After: request it again. A result is kept for a day; after that this is 404. " +
 			"A statement that failed answers with its error.",
 	}, a.getChunk)

@@ -76,7 +76,7 @@ func (a *api) tableDetailRoutes(tags []string, one string) {
 	}, a.listPartitions)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: one + "/sample", OperationID: "sample-table", Tags: tags, Summary: "Read some rows of a table",
-		Description: "It needs no warehouse. The answer has any rows of the current snapshot, at most 100 and 1 MiB. A workspace may run four samples at once; more are 429.", Errors: []int{http.StatusTooManyRequests},
+		Description: "It needs no warehouse. The answer has any rows of the current snapshot, at most 100 and 1 MiB. A workspace may run four samples at once; more are 429.",
 	}, a.sampleTable)
 }
 

@@ -227,7 +227,7 @@ func (n NewMetric) point(now time.Time) (tracking.Point, error) {
 
 func (a *api) trackingMetricRoutes() {
 	const path = "/experiments/{id}/runs/{run}/metrics"
-	tags, failures := []string{"Experiments"}, []int{http.StatusConflict, http.StatusTooManyRequests}
+	tags, failures := []string{"Experiments"}, []int{http.StatusConflict}
 	operate(a, huma.Operation{
 		Method: http.MethodPost, Path: path, OperationID: "log-metric", Tags: tags, Summary: "Log a point of a metric", Errors: failures,
 		Description: "Decided here: the answer is the point as it was stored. The same point again changes nothing. The latest value of a metric is the greatest by step, time and value. " +
@@ -239,7 +239,8 @@ func (a *api) trackingMetricRoutes() {
 	}, a.logMetrics)
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: path + "/{key}", OperationID: "get-metric-history", Tags: tags, Summary: "Get a metric's whole history",
-		Description: "Decided here: points are in the order of time, step and value. The history is never cut, and has no cursor. A key that the run does not have has no points. A slash in the key is sent as %2F.",
+		Description: "Decided here: points are in the order of time, step and value. The history is never cut, and has no cursor. A key that the run does not have has no points. A slash in the key is sent as %2F. " +
+			"With max_points, a longer history is divided into parts with about as many points each. The answer has the lowest and the highest value of each part, the first that is NaN or infinite, and the first and the last point of all.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "OK", Content: map[string]*huma.MediaType{typeJSON: {Schema: a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[MetricHistory](), true, "MetricHistory")}},
 		}},
@@ -291,9 +292,18 @@ type historyAnswer struct {
 
 func (a *api) getMetricHistory(ctx context.Context, s domain.Scope, in *struct {
 	TrackingRunPath
-	Key string `path:"key" doc:"The metric's key; a slash in it is sent as %2F." example:"loss"`
+	Key       string `path:"key" doc:"The metric's key; a slash in it is sent as %2F." example:"loss"`
+	MaxPoints int    `query:"max_points" minimum:"10" maximum:"10000" doc:"For charts: the answer has at most this many points. Without it, the whole history."`
 },
 ) (*historyAnswer, error) {
+	if in.MaxPoints > 0 {
+		c, err := a.TrackingRuns.Chart(ctx, s, in.id(), in.run(), in.Key, in.MaxPoints)
+		if err != nil {
+			return nil, err
+		}
+		pages := func(yield func([]tracking.Point, error) bool) { yield(c.Points, nil) }
+		return &historyAnswer{ContentType: typeJSON, Body: written(func(w io.Writer) error { return writeHistory(w, pages) })}, nil
+	}
 	pages, err := a.TrackingRuns.History(ctx, s, in.id(), in.run(), in.Key)
 	if err != nil {
 		return nil, err

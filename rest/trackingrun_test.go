@@ -62,6 +62,35 @@ func TestMetricBodies(t *testing.T) {
 		w.call(w.ours.editor, "POST", run+"/metrics", `{"key":"Größe/x 1","value":"-Infinity","step":-9223372036854775808,"timestamp":253402300799999}`).body)
 }
 
+// TestHistoriesForCharts have few points, with the extremes.
+func TestHistoriesForCharts(t *testing.T) {
+	w := newWorld(t)
+	run := w.trackingRun()
+	points := make([]map[string]any, 1000)
+	for i := range points {
+		points[i] = map[string]any{"key": "a", "value": i % 7, "step": i, "timestamp": i}
+	}
+	points[300]["value"], points[777]["value"] = -5, 99
+	w.call(w.ours.editor, "POST", run+"/metrics/batch", map[string]any{"metrics": points}).object(200)
+	history := func(query string) []any {
+		t.Helper()
+		data, _ := w.call(w.ours.viewer, "GET", run+"/metrics/a"+query, nil).object(200)["data"].([]any)
+		return data
+	}
+	require.Len(t, history(""), 1000)
+	require.Len(t, history("?max_points=1000"), 1000)
+	few := history("?max_points=50")
+	require.LessOrEqual(t, len(few), 50)
+	for _, step := range []int{0, 300, 777, 999} {
+		require.Contains(t, few, map[string]any{"step": float64(step), "value": float64(points[step]["value"].(int)), "timestamp": fmt.Sprintf("1970-01-01T00:00:00.%03dZ", step)})
+	}
+	for _, wrong := range []string{"0", "9", "10001", "-1", "x", ""} {
+		w.call(w.ours.viewer, "GET", run+"/metrics/a?max_points="+wrong, nil).refused(400)
+	}
+	require.Empty(t, w.call(w.ours.viewer, "GET", run+"/metrics/none?max_points=10", nil).object(200)["data"])
+	w.call(w.theirs.viewer, "GET", run+"/metrics/a?max_points=10", nil).refused(404)
+}
+
 // TestKeysWithSlashes are one element of the path, encoded or not.
 func TestKeysWithSlashes(t *testing.T) {
 	w := newWorld(t)

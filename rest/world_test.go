@@ -157,7 +157,8 @@ func (w *world) assemble(st *store.Store) {
 	w.t.Cleanup(func() { require.NoError(w.t, blobs.Close()) })
 	archive, err := objects.NewArchive()
 	require.NoError(w.t, err)
-	w.auth = auth.NewService(system, store.For[domain.Tx](st), keys, w.clock)
+	requests := quota.NewRequests(store.For[quota.Tx](st), w.clock)
+	w.auth = auth.NewService(system, store.For[domain.Tx](st), keys, requests, w.clock)
 	w.auth.Recheck = time.Minute
 	outbox := job.NewOutbox(w.cloud, func(err error) { w.t.Log("undelivered:", err) })
 	ctx, cancel := context.WithCancel(context.Background())
@@ -177,7 +178,7 @@ func (w *world) assemble(st *store.Store) {
 		Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](st), Clock: w.clock}, Members: &identity.Members{Store: store.For[identity.Tx](st), Clock: w.clock},
 		APIKeys: &identity.APIKeys{Store: store.For[identity.Tx](st), Clock: w.clock}, Jobs: jobs, Runs: runs, Samples: &setup.Samples{Jobs: jobs, Runs: runs, Clock: w.clock, Experiments: experiments},
 		Agents: &job.Agents{Store: store.For[job.Tx](st), System: system, Topics: st.Topics(), Clock: w.clock, Runs: runs, Lease: machine.DefaultLease, Replica: "r1"},
-		Logs:   &job.Logs{Store: store.For[job.Tx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](st)},
+		Logs:   &job.Logs{Store: store.For[job.Tx](st), Topics: st.Topics(), Clock: w.clock, Objects: blobs, Archive: archive}, Quotas: &quota.Quotas{Store: store.For[quota.Tx](st), Requests: requests},
 		Compute: machinesOf(machine.KindCompute), Warehouses: machinesOf(machine.KindWarehouse),
 		Lineages:     &lineage.Lineages{Store: store.For[lineage.Tx](st), Clock: w.clock, CatalogURL: "http://here/api/v1/iceberg"},
 		Experiments:  experiments,
@@ -211,7 +212,7 @@ func found(ctx context.Context, st *store.Store) error {
 	if err != nil {
 		return err
 	}
-	f := founder{&setup.Instance{Store: st.System(), Clock: clock}, &identity.Members{Store: store.For[identity.Tx](st), Clock: clock}, auth.NewService(st.System(), store.For[domain.Tx](st), keys, clock)}
+	f := founder{&setup.Instance{Store: st.System(), Clock: clock}, &identity.Members{Store: store.For[identity.Tx](st), Clock: clock}, auth.NewService(st.System(), store.For[domain.Tx](st), keys, nil, clock)}
 	populated.ours, err = f.tenant(ctx, "ours")
 	if err == nil {
 		populated.theirs, err = f.tenant(ctx, "theirs")

@@ -23,7 +23,7 @@ func (w *tenant) furnishTracking(jobRun domain.RunID) (run tracking.Run) {
 		require.NoError(w.t, tx.SetTags(ctx, run.Number, tags))
 		require.NoError(w.t, second(tx.InsertParameters(ctx, run.Number, tags)))
 		require.NoError(w.t, tx.InsertInputs(ctx, run, []tracking.Input{{Dataset: tracking.Dataset{Name: "secret", Digest: "1"}}}))
-		return second(tx.LogPoints(ctx, "", run.ID, []tracking.Point{{Key: "secret", Value: 1}}))
+		return second(tx.LogPoints(ctx, "", run.ID, []tracking.Point{{Key: "secret", Value: 1}}, now))
 	})
 	return run
 }
@@ -81,7 +81,7 @@ var trackingTrespasses = map[string]trespass{
 		return found(runs), err
 	}},
 	"LogPoints": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
-		logged, err := tx.LogPoints(ctx, "", b.tracked.ID, []tracking.Point{{Key: "secret", Value: 2}})
+		logged, err := tx.LogPoints(ctx, "", b.tracked.ID, []tracking.Point{{Key: "secret", Value: 2}}, now)
 		if logged.Run {
 			return 1, err
 		}
@@ -92,6 +92,14 @@ var trackingTrespasses = map[string]trespass{
 	}},
 	"SamplePoints": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.SamplePoints(ctx, b.tracked.Number, "secret", tracking.Part{Most: 10}))
+	}},
+	"Summaries": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (n int, err error) {
+		end := tracking.End{Key: "secret", Total: 1, Last: &tracking.Position{At: 1}}
+		err = tx.Summaries(ctx, b.tracked.Number, "secret", end, 10, func(tracking.Summary) { n++ })
+		return n, err
+	}},
+	"Summarize": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
+		return changed(tx.Summarize(ctx, b.tracked.Number, 1, now))
 	}},
 	"MetricEnds": {noError, func(ctx context.Context, tx *store.Tx, b belongings) (int, error) {
 		return nobody(tx.MetricEnds(ctx, b.tracked.Number, nil))

@@ -166,7 +166,7 @@ func replica(t testing.TB, s *store.Store, c *clock) *tenant {
 	t.Cleanup(func() { cancel(); running.Wait() })
 	runs := &job.Runs{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: c, Tokens: tokens{keys}, Outbox: outbox}
 	return &tenant{
-		t: t, store: s, clock: c, fleet: f, system: s.System(), auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, c),
+		t: t, store: s, clock: c, fleet: f, system: s.System(), auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, nil, c),
 		scheduler: &job.Scheduler{Store: store.For[job.Tx](s), System: s.System(), Runs: runs, Clock: c},
 		services: &services{
 			Instance: &setup.Instance{Store: s.System(), Clock: c}, Workspaces: &identity.Workspaces{Store: store.For[identity.Tx](s), Clock: c},

@@ -73,3 +73,12 @@ func (t *Tx) LockQuota(ctx context.Context, name quota.Name) (quota.Quota, error
 	}
 	return found[0], nil
 }
+
+// QuotaLimit implements quota.Tx.
+func (t *Tx) QuotaLimit(ctx context.Context, name quota.Name) (limit *int64, err error) {
+	err = t.get(ctx, &limit, `SELECT value FROM quotas WHERE workspace_id = $1 AND name = $2`, t.workspace, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return limit, err
+}

@@ -777,6 +777,9 @@ CREATE TABLE tracking_metrics (
     at bigint NOT NULL,
     value double precision NOT NULL,
     points bigint NOT NULL,
+    summarized_at bigint,
+    summarized_step bigint,
+    summarized_value double precision,
     CONSTRAINT tracking_metrics_pkey PRIMARY KEY (workspace_id, run, key)
 );
 ALTER TABLE tracking_metrics ENABLE ROW LEVEL SECURITY;
@@ -828,6 +831,30 @@ CREATE TABLE tracking_runs (
 );
 ALTER TABLE tracking_runs ENABLE ROW LEVEL SECURITY;
 
+CREATE TABLE tracking_summaries (
+    workspace_id text COLLATE "C" NOT NULL,
+    run bigint NOT NULL,
+    key bigint NOT NULL,
+    points integer NOT NULL,
+    first_at bigint NOT NULL,
+    first_step bigint NOT NULL,
+    first_value double precision NOT NULL,
+    last_at bigint NOT NULL,
+    last_step bigint NOT NULL,
+    last_value double precision NOT NULL,
+    low_at bigint NOT NULL,
+    low_step bigint NOT NULL,
+    low_value double precision NOT NULL,
+    high_at bigint NOT NULL,
+    high_step bigint NOT NULL,
+    high_value double precision NOT NULL,
+    odd_at bigint,
+    odd_step bigint,
+    odd_value double precision,
+    CONSTRAINT tracking_summaries_pkey PRIMARY KEY (workspace_id, run, key, last_at, last_step, last_value)
+);
+ALTER TABLE tracking_summaries ENABLE ROW LEVEL SECURITY;
+
 CREATE TABLE tracking_tags (
     workspace_id text COLLATE "C" NOT NULL,
     run bigint NOT NULL,
@@ -837,6 +864,16 @@ CREATE TABLE tracking_tags (
     CONSTRAINT tracking_tags_workspace_id_run_fkey FOREIGN KEY (workspace_id, run) REFERENCES tracking_runs(workspace_id, number) ON DELETE CASCADE
 );
 ALTER TABLE tracking_tags ENABLE ROW LEVEL SECURITY;
+
+CREATE TABLE tracking_unsummarized (
+    workspace_id text COLLATE "C" NOT NULL,
+    run bigint NOT NULL,
+    key bigint NOT NULL,
+    since bigint,
+    due_at timestamp with time zone NOT NULL,
+    CONSTRAINT tracking_unsummarized_pkey PRIMARY KEY (workspace_id, run, key)
+);
+ALTER TABLE tracking_unsummarized ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE tracking_usage (
     workspace_id text COLLATE "C" NOT NULL,
@@ -1160,7 +1197,13 @@ CREATE POLICY app ON tracking_runs FOR ALL TO millpond_app USING ((workspace_id 
 
 CREATE POLICY system ON tracking_runs FOR ALL TO millpond_system USING (true) WITH CHECK (true);
 
+CREATE POLICY app ON tracking_summaries FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
 CREATE POLICY app ON tracking_tags FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY app ON tracking_unsummarized FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
+
+CREATE POLICY system ON tracking_unsummarized FOR ALL TO millpond_system USING (true);
 
 CREATE POLICY app ON tracking_usage FOR ALL TO millpond_app USING ((workspace_id = current_workspace())) WITH CHECK ((workspace_id = current_workspace()));
 
@@ -1522,7 +1565,13 @@ GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_runs TO millpond_app;
 
 GRANT SELECT ON tracking_runs TO millpond_system;
 
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_summaries TO millpond_app;
+
 GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_tags TO millpond_app;
+
+GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_unsummarized TO millpond_app;
+
+GRANT SELECT ON tracking_unsummarized TO millpond_system;
 
 GRANT DELETE, INSERT, SELECT, UPDATE ON tracking_usage TO millpond_app;
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/lib/pq"
 
@@ -20,7 +21,9 @@ import (
 
 // logPoints adds points ($4 to $7: keys, steps, times, values) to the run ($2) of the experiment
 // ($3, or null for any), if the workspace has room for them. Their order prevents deadlocks. The
-// latest point of each metric is the greatest by step, time and value, where NaN counts as 0.
+// latest point of each metric is the greatest by step, time and value, where NaN counts as 0. A
+// metric is due to be summarized with each 1,024 points, and with points before the end of its last
+// summary: these a little later, the more points it has, since many summaries are made again.
 const logPoints = `
 	WITH room AS (SELECT COALESCE((SELECT value FROM quotas WHERE workspace_id = $1 AND name = $9), $8) AS most,
 			(SELECT COALESCE(sum(points), 0) FROM tracking_usage WHERE workspace_id = $1)::bigint AS current),
@@ -38,13 +41,19 @@ const logPoints = `
 			ON CONFLICT (workspace_id, run, key) DO UPDATE SET (step, at, value, points) = (SELECT l.step, l.at, l.value, m.points + EXCLUDED.points
 				FROM (VALUES (EXCLUDED.step, EXCLUDED.at, EXCLUDED.value, 0), (m.step, m.at, m.value, 1)) AS l (step, at, value, held)
 				ORDER BY l.step DESC, l.at DESC, COALESCE(NULLIF(l.value, 'NaN'), 0) DESC, l.held DESC LIMIT 1)
-			RETURNING xmax = 0 AS made),
+			RETURNING xmax = 0 AS made, run, key, points, summarized_at, summarized_step, summarized_value),
+		late AS (SELECT a.key, min(a.at) AS since FROM added a JOIN latest l USING (key) WHERE (a.at, a.step, a.value) < (l.summarized_at, l.summarized_step, l.summarized_value) GROUP BY a.key),
+		due AS (INSERT INTO tracking_unsummarized AS u (workspace_id, run, key, since, due_at)
+			SELECT $1, l.run, l.key, late.since, $10::timestamptz + CASE WHEN since IS NULL THEN interval '0' ELSE make_interval(secs => 10 + l.points / 100000) END
+			FROM latest l JOIN (SELECT key, count(*) AS n FROM added GROUP BY key) a USING (key) LEFT JOIN late USING (key)
+			WHERE since IS NOT NULL OR l.points / 1024 > (l.points - n) / 1024
+			ON CONFLICT (workspace_id, run, key) DO UPDATE SET since = LEAST(u.since, EXCLUDED.since) WHERE EXCLUDED.since IS NOT NULL),
 		used AS (INSERT INTO tracking_usage AS u (workspace_id, part, points) SELECT $1, pg_backend_pid() % 64, count(*) FROM added HAVING count(*) > 0
 			ON CONFLICT (workspace_id, part) DO UPDATE SET points = u.points + EXCLUDED.points)
 	SELECT (SELECT number FROM run) AS run, current, most, EXISTS (SELECT FROM given WHERE key IS NULL) AS unknown, (SELECT count(*) FROM latest WHERE made) AS made FROM room`
 
 // LogPoints implements tracking.Tx.
-func (t *Tx) LogPoints(ctx context.Context, x domain.ExperimentID, run domain.TrackingRunID, points []tracking.Point) (tracking.Logged, error) {
+func (t *Tx) LogPoints(ctx context.Context, x domain.ExperimentID, run domain.TrackingRunID, points []tracking.Point, now time.Time) (tracking.Logged, error) {
 	n := len(points)
 	keys, steps, ats, numbers := make([]string, n), make([]int64, n), make([]int64, n), make(floats, n)
 	for i, p := range points {
@@ -64,7 +73,7 @@ func (t *Tx) LogPoints(ctx context.Context, x domain.ExperimentID, run domain.Tr
 	}
 	standard := quota.Of(quota.MaxMetricPoints, nil, 0).Limit
 	for try := 0; try < 2; try++ {
-		err := t.get(prepared(ctx), &found, logPoints, t.workspace, run, experiment, pq.Array(keys), pq.Array(steps), pq.Array(ats), numbers, standard, quota.MaxMetricPoints)
+		err := t.get(prepared(ctx), &found, logPoints, t.workspace, run, experiment, pq.Array(keys), pq.Array(steps), pq.Array(ats), numbers, standard, quota.MaxMetricPoints, now)
 		if err != nil {
 			return tracking.Logged{}, err
 		}

@@ -99,8 +99,10 @@ func (t *Tx) EraseTrackingRun(ctx context.Context, id domain.TrackingRunID, befo
 	if err != nil || erased == limit {
 		return true, err
 	}
-	if err := t.exec(ctx, `DELETE FROM tracking_metrics WHERE workspace_id = $1 AND run = $2`, t.workspace, number); err != nil {
-		return false, err
+	for _, table := range []string{"tracking_metrics", "tracking_summaries", "tracking_unsummarized"} {
+		if err := t.exec(ctx, `DELETE FROM `+table+` WHERE workspace_id = $1 AND run = $2`, t.workspace, number); err != nil {
+			return false, err
+		}
 	}
 	return false, t.exec(ctx, `DELETE FROM tracking_runs WHERE workspace_id = $1 AND id = $2`, t.workspace, id)
 }

@@ -115,7 +115,7 @@ func (w *world) replica(id string) *replica {
 	r := &replica{w: w, id: id, db: db, log: &logBuffer{}}
 	r.keys, err = auth.NewKeys(ctx, system, clock)
 	require.NoError(t, err)
-	r.auth = auth.NewService(system, store.For[domain.Tx](db), r.keys, clock)
+	r.auth = auth.NewService(system, store.For[domain.Tx](db), r.keys, nil, clock)
 	bucket, err := objects.Open("file://" + t.TempDir())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = bucket.Close() })

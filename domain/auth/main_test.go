@@ -75,7 +75,7 @@ func replica(t testing.TB, dsn string, db *sql.DB, c *clock) *instance {
 	keys, err := auth.NewKeys(t.Context(), s.System(), c)
 	require.NoError(t, err)
 	return &instance{
-		t: t, dsn: dsn, store: s, db: db, clock: c, keys: keys, auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, c),
+		t: t, dsn: dsn, store: s, db: db, clock: c, keys: keys, auth: auth.NewService(s.System(), store.For[domain.Tx](s), keys, nil, c),
 		members: &identity.Members{Store: store.For[identity.Tx](s), Clock: c}, apiKeys: &identity.APIKeys{Store: store.For[identity.Tx](s), Clock: c}, root: &setup.Instance{Store: s.System(), Clock: c},
 		agents: &job.Agents{Store: store.For[job.Tx](s), System: s.System(), Topics: s.Topics(), Clock: c, Lease: machine.DefaultLease, Replica: "rep_1"},
 	}

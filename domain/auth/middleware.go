@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/millpond/millpond/domain"
+	"github.com/millpond/millpond/domain/quota"
 )
 
 // CookieName is the console's session cookie on secure and local connections. On others it is
@@ -31,12 +32,29 @@ type result struct {
 	err   error
 }
 
-// Middleware authenticates requests: by their bearer token, or by the console's cookie if cookies
-// returns true. It refuses no request; handlers call From.
+// Middleware authenticates requests as Recognize does, and counts them to their workspace: From
+// returns CodeRate for one too many.
 func (s *Service) Middleware(cookies func(*http.Request) bool) func(http.Handler) http.Handler {
+	return s.middleware(cookies, s.requests.Begin)
+}
+
+// Recognize authenticates requests: by their bearer token, or by the console's cookie if cookies
+// returns true. It refuses no request; handlers call From.
+func (s *Service) Recognize(cookies func(*http.Request) bool) func(http.Handler) http.Handler {
+	var uncounted *quota.Requests
+	return s.middleware(cookies, uncounted.Begin)
+}
+
+func (s *Service) middleware(cookies func(*http.Request) bool, begin func(context.Context, domain.WorkspaceID) (func(), error)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			scope, err := s.recognise(r, cookies(r))
+			if err == nil {
+				var end func()
+				if end, err = begin(r.Context(), scope.Workspace()); err == nil {
+					defer end()
+				}
+			}
 			ctx := context.WithValue(r.Context(), resultKey, result{scope, err})
 			ctx = context.WithValue(ctx, requestKey, &exchange{w: w, r: r})
 			next.ServeHTTP(w, r.WithContext(ctx))

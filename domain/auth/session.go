@@ -10,6 +10,7 @@ import (
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/identity"
+	"github.com/millpond/millpond/domain/quota"
 )
 
 // SessionLife is the lifetime of a session; refreshing does not extend it.
@@ -25,19 +26,20 @@ const (
 type Service struct {
 	Recheck time.Duration // between Watch's checks, besides the notification of a credential's end
 
-	store   Store
-	tenants domain.Store[domain.Tx]
-	clock   domain.Clock
-	keys    *Keys
-	hashing hashing
+	store    Store
+	tenants  domain.Store[domain.Tx]
+	clock    domain.Clock
+	keys     *Keys
+	hashing  hashing
+	requests *quota.Requests
 
 	byAddress, byEmail failures
 }
 
 // NewService returns the service.
-func NewService(store Store, tenants domain.Store[domain.Tx], keys *Keys, clock domain.Clock) *Service {
+func NewService(store Store, tenants domain.Store[domain.Tx], keys *Keys, requests *quota.Requests, clock domain.Clock) *Service {
 	return &Service{
-		store: store, tenants: tenants, clock: clock, keys: keys, hashing: newHashing(), Recheck: recheckEvery,
+		store: store, tenants: tenants, clock: clock, keys: keys, requests: requests, hashing: newHashing(), Recheck: recheckEvery,
 		byAddress: newFailures(failuresByAddress),
 		byEmail:   newFailures(failuresByEmail),
 	}

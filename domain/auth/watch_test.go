@@ -130,7 +130,7 @@ func TestAWatchEndsWithItsCredential(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := i.watched(admin)
-			service := auth.NewService(w.store, store.For[domain.Tx](i.store), i.keys, i.clock)
+			service := auth.NewService(w.store, store.For[domain.Tx](i.store), i.keys, nil, i.clock)
 			service.Recheck = c.recheck
 			credential := c.of(w)
 			credential.SameRole = c.sameRole

@@ -16,4 +16,6 @@ type Tx interface {
 	// LockQuota locks the quota until the end of the transaction and returns it, so that counting
 	// and inserting are atomic.
 	LockQuota(ctx context.Context, name Name) (Quota, error)
+	// QuotaLimit returns the limit that the workspace has of its own, or nil.
+	QuotaLimit(ctx context.Context, name Name) (*int64, error)
 }

@@ -17,6 +17,7 @@ const (
 	MaxEndpoints   Name = "max_endpoints"
 
 	MaxMetricPoints Name = "max_metric_points"
+	MaxRequests     Name = "max_requests"
 )
 
 // Unit is what the numbers of a quota count.
@@ -36,6 +37,7 @@ type Definition struct {
 	Name        Name
 	Unit        Unit
 	Default     int64  // the limit of a workspace without one of its own
+	Min         int64  // the lowest limit that an admin can set
 	Max         int64  // the highest limit that an admin can set; it catches typing errors
 	Description string // what it counts
 }
@@ -45,9 +47,11 @@ const million = 1_000_000
 
 // Definitions lists the quotas, in the order in which they are shown.
 var Definitions = []Definition{
-	{MaxRunningRuns, Count, 10, million, "Runs that are pending or running at the same time."},
-	{MaxEndpoints, Count, 10, million, "Model serving endpoints."},
-	{MaxMetricPoints, Count, 100 * million, million * million, "Points of experiments' metrics, those of deleted runs included until they are erased."},
+	{MaxRunningRuns, Count, 10, 0, million, "Runs that are pending or running at the same time."},
+	{MaxEndpoints, Count, 10, 0, million, "Model serving endpoints."},
+	{MaxMetricPoints, Count, 100 * million, 0, million * million, "Points of experiments' metrics, those of deleted runs included until they are erased."},
+	// Fewer than the lowest limit would keep an admin from raising it.
+	{MaxRequests, Count, 500, 10, million, "Requests that one server serves at the same time, followed logs included; WebSockets and agents are not counted."},
 }
 
 // define returns the definition of the name.
@@ -78,7 +82,8 @@ func Of(name Name, limit *int64, current int64) Quota {
 
 // Quotas manages the quotas of a workspace.
 type Quotas struct {
-	Store domain.Store[Tx]
+	Store    domain.Store[Tx]
+	Requests *Requests
 }
 
 // List returns every quota with its current use.
@@ -91,7 +96,17 @@ func (q *Quotas) List(ctx context.Context, s domain.Scope) ([]Quota, error) {
 		quotas, err = tx.Quotas(ctx)
 		return err
 	})
+	for i := range quotas {
+		q.count(s, &quotas[i])
+	}
 	return quotas, err
+}
+
+// count counts what is not in the database.
+func (q *Quotas) count(s domain.Scope, quota *Quota) {
+	if quota.Name == MaxRequests {
+		quota.Current = q.Requests.Current(s.Workspace())
+	}
 }
 
 // Update sets a quota's limit; nil stands for the default. A limit below the current use stops
@@ -104,8 +119,8 @@ func (q *Quotas) Update(ctx context.Context, s domain.Scope, name Name, limit *i
 	if !known {
 		return Quota{}, domain.NotFound("quota", name)
 	}
-	if limit != nil && (*limit < 0 || *limit > d.Max) {
-		return Quota{}, domain.Invalid("limit", "The limit of %s is a number from 0 to %d, or null for the default, %d.", name, d.Max, d.Default)
+	if limit != nil && (*limit < d.Min || *limit > d.Max) {
+		return Quota{}, domain.Invalid("limit", "The limit of %s is a number from %d to %d, or null for the default, %d.", name, d.Min, d.Max, d.Default)
 	}
 	var quota Quota
 	err := q.Store.In(ctx, s, func(tx Tx) (err error) {
@@ -118,6 +133,7 @@ func (q *Quotas) Update(ctx context.Context, s domain.Scope, name Name, limit *i
 		tx.Notify(domain.ScheduleTopic) // a tick may have waited for room
 		return domain.Audited(ctx, tx, s, domain.QuotaUpdate, "quota", name)
 	})
+	q.count(s, &quota)
 	return quota, err
 }
 

@@ -3,6 +3,7 @@ package tracking
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/millpond/millpond/domain"
 	"github.com/millpond/millpond/domain/quota"
@@ -47,14 +48,18 @@ type Logged struct {
 type metricTx interface {
 	// LogPoints adds points to an active run, and updates its metrics. Points that the run already
 	// has change nothing. x is the run's experiment, or empty for any. It costs one round trip, and
-	// two more for keys that are new in the workspace.
-	LogPoints(ctx context.Context, x domain.ExperimentID, run domain.TrackingRunID, points []Point) (Logged, error)
+	// two more for keys that are new in the workspace. now decides when summaries are due.
+	LogPoints(ctx context.Context, x domain.ExperimentID, run domain.TrackingRunID, points []Point, now time.Time) (Logged, error)
 	// Points returns the metric's points after the position, which may be nil, in the order of the
 	// history.
 	Points(ctx context.Context, run int64, key string, after *Position, limit int) ([]Point, error)
 	// SamplePoints returns the first point of each of p.Most parts of the same size, and the last
 	// point. It reads at most MaxSampled points: of more, it looks at equal distances of time.
 	SamplePoints(ctx context.Context, run int64, key string, p Part) ([]Point, error)
+	// Summaries calls add with summaries of the metric's history up to its end, in order. Those of
+	// up to MaxSampled points have one point each. Of more that have no summary yet, it reads some
+	// most, at equal distances of time, which stand for all.
+	Summaries(ctx context.Context, run int64, key string, end End, most int, add func(Summary)) error
 }
 
 // MaxSampled is how many points of a metric are read to sample them evenly. That takes about 0.1 s.
@@ -215,7 +220,7 @@ func (r *Runs) Log(ctx context.Context, s domain.Scope, x domain.ExperimentID, i
 				return err
 			}
 		}
-		return logPoints(ctx, tx, x, id, b.Points)
+		return logPoints(ctx, tx, x, id, b.Points, r.Clock.Now())
 	})
 	if err != nil {
 		return err
@@ -226,11 +231,11 @@ func (r *Runs) Log(ctx context.Context, s domain.Scope, x domain.ExperimentID, i
 	return nil
 }
 
-func logPoints(ctx context.Context, tx Tx, x domain.ExperimentID, id domain.TrackingRunID, points []Point) error {
+func logPoints(ctx context.Context, tx Tx, x domain.ExperimentID, id domain.TrackingRunID, points []Point, now time.Time) error {
 	if len(points) == 0 {
 		return nil
 	}
-	logged, err := tx.LogPoints(ctx, x, id, points)
+	logged, err := tx.LogPoints(ctx, x, id, points, now)
 	switch {
 	case err != nil:
 		return err

@@ -32,6 +32,8 @@ type System interface {
 	ExpiredTrackingRuns(ctx context.Context, before time.Time, limit int) ([]Ref, error)
 	// ExpiredExperiments returns the experiments without runs that were deleted before the time.
 	ExpiredExperiments(ctx context.Context, before time.Time, limit int) ([]ExperimentRef, error)
+	// UnsummarizedMetrics returns metrics whose summaries are due, and takes turns of workspaces.
+	UnsummarizedMetrics(ctx context.Context, now time.Time, limit int) ([]MetricRef, error)
 	// KeepPointPartitions makes the partition after that of the latest run, and drops those before
 	// it that have neither runs nor points.
 	KeepPointPartitions(ctx context.Context) error
@@ -43,8 +45,17 @@ type ExperimentRef struct {
 	Experiment domain.ExperimentID
 }
 
-// upkeepTx erases what expired.
+// MetricRef names a metric across workspaces, by numbers.
+type MetricRef struct {
+	Workspace domain.WorkspaceID
+	Run, Key  int64
+}
+
+// upkeepTx erases what expired, and summarizes what was logged.
 type upkeepTx interface {
+	// Summarize removes summaries of the metric that are not true, and makes some for points that
+	// have none. It reports whether there is more to do. It stops writers of the metric meanwhile.
+	Summarize(ctx context.Context, run, key int64, now time.Time) (more bool, err error)
 	// EraseTrackingRun erases up to limit points of the run, and the run itself if it has no more
 	// and was deleted before the time, or its experiment was. It reports whether there may be more.
 	EraseTrackingRun(ctx context.Context, id domain.TrackingRunID, before time.Time, limit int) (more bool, err error)
@@ -101,6 +112,30 @@ func (u *Upkeep) end(ctx context.Context, e Ended) error {
 		notify(tx, s, run)
 		return domain.Audited(ctx, tx, s, domain.TrackingRunUpdate, "tracking_run", run.ID)
 	})
+}
+
+// Summarize makes summaries of long histories, a few of each metric in turn. At rest it costs one
+// query.
+func (u *Upkeep) Summarize(ctx context.Context) error {
+	for {
+		due, err := u.System.UnsummarizedMetrics(ctx, u.Clock.Now(), domain.MaxLimit)
+		if err != nil {
+			return err
+		}
+		var failed []error
+		again := len(due) == domain.MaxLimit
+		for _, m := range due {
+			err := u.Store.In(ctx, domain.SystemScope(m.Workspace, "tracking"), func(tx Tx) error {
+				more, err := tx.Summarize(ctx, m.Run, m.Key, u.Clock.Now())
+				again = again || more
+				return err
+			})
+			failed = append(failed, err)
+		}
+		if err := errors.Join(failed...); err != nil || !again {
+			return err
+		}
+	}
 }
 
 // eraseAtOnce is how many points one transaction erases.

@@ -1157,6 +1157,12 @@ type ComplexityRoot struct {
 		TimeoutSeconds func(childComplexity int) int
 	}
 
+	TrackingChart struct {
+		Cursor func(childComplexity int) int
+		Points func(childComplexity int) int
+		Total  func(childComplexity int) int
+	}
+
 	TrackingDataset struct {
 		Digest     func(childComplexity int) int
 		Name       func(childComplexity int) int
@@ -1197,6 +1203,7 @@ type ComplexityRoot struct {
 	TrackingRun struct {
 		ArtifactURI func(childComplexity int) int
 		AttemptID   func(childComplexity int) int
+		Chart       func(childComplexity int, key string, maxPoints *int) int
 		CreatedAt   func(childComplexity int) int
 		CreatedBy   func(childComplexity int) int
 		DeletedAt   func(childComplexity int) int
@@ -1206,6 +1213,7 @@ type ComplexityRoot struct {
 		Inputs      func(childComplexity int) int
 		JobRun      func(childComplexity int) int
 		JobRunID    func(childComplexity int) int
+		Lineage     func(childComplexity int) int
 		Metrics     func(childComplexity int, keys []string) int
 		Name        func(childComplexity int) int
 		Parameters  func(childComplexity int, keys []string) int
@@ -6085,6 +6093,25 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 
 		return e.ComplexityRoot.TaskSpec.TimeoutSeconds(childComplexity), true
 
+	case "TrackingChart.cursor":
+		if e.ComplexityRoot.TrackingChart.Cursor == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingChart.Cursor(childComplexity), true
+	case "TrackingChart.points":
+		if e.ComplexityRoot.TrackingChart.Points == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingChart.Points(childComplexity), true
+	case "TrackingChart.total":
+		if e.ComplexityRoot.TrackingChart.Total == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingChart.Total(childComplexity), true
+
 	case "TrackingDataset.digest":
 		if e.ComplexityRoot.TrackingDataset.Digest == nil {
 			break
@@ -6234,6 +6261,17 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TrackingRun.AttemptID(childComplexity), true
+	case "TrackingRun.chart":
+		if e.ComplexityRoot.TrackingRun.Chart == nil {
+			break
+		}
+
+		args, err := ec.field_TrackingRun_chart_args(ctx, rawArgs)
+		if err != nil {
+			return 0, false
+		}
+
+		return e.ComplexityRoot.TrackingRun.Chart(childComplexity, args["key"].(string), args["maxPoints"].(*int)), true
 	case "TrackingRun.createdAt":
 		if e.ComplexityRoot.TrackingRun.CreatedAt == nil {
 			break
@@ -6288,6 +6326,12 @@ func (e *executableSchema) Complexity(ctx context.Context, typeName, field strin
 		}
 
 		return e.ComplexityRoot.TrackingRun.JobRunID(childComplexity), true
+	case "TrackingRun.lineage":
+		if e.ComplexityRoot.TrackingRun.Lineage == nil {
+			break
+		}
+
+		return e.ComplexityRoot.TrackingRun.Lineage(childComplexity), true
 	case "TrackingRun.metrics":
 		if e.ComplexityRoot.TrackingRun.Metrics == nil {
 			break
@@ -8815,10 +8859,21 @@ type TrackingRun {
   "The datasets that it used, as the client says."
   inputs: [TrackingDataset!]!
   """
+  The tables that its task read and wrote while the run went on. Both lists are empty for a run that
+  no task created.
+  """
+  lineage: Lineage!
+  """
   A part of a metric's history, by time, step and value: at most 1,000 points. A key that the run
   does not have has no points.
   """
   points(key: String!, first: Int = 1000, after: String): TrackingPointPage!
+  """
+  A metric's history with at most maxPoints points, 10 to 10,000. If it has more, it is divided into
+  parts with about as many points each: of each part it has the lowest and the highest value, and the
+  first that is NaN or infinite. It also has the first and the last point of all.
+  """
+  chart(key: String!, maxPoints: Int = 2000): TrackingChart!
   """
   The run of the job whose task created it. Null for other runs, and after the job's run is removed.
   """
@@ -8853,6 +8908,16 @@ type TrackingPoint {
   value: MetricValue!
 }
 type TrackingPointPage { points: [TrackingPoint!]! pageInfo: PageInfo! }
+
+"A metric's history with few points."
+type TrackingChart {
+  "In the order of the history."
+  points: [TrackingPoint!]!
+  "Number of the metric's points."
+  total: Int64!
+  "Where the history continues. Null without points."
+  cursor: String
+}
 
 "A dataset that a run used, as the client says."
 type TrackingDataset {
@@ -11231,6 +11296,18 @@ func (ec *executionContext) childFields_TaskSpec(ctx context.Context, field grap
 	return nil, fmt.Errorf("no field named %q was found under type TaskSpec", field.Name)
 }
 
+func (ec *executionContext) childFields_TrackingChart(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+	switch field.Name {
+	case "points":
+		return ec.fieldContext_TrackingChart_points(ctx, field)
+	case "total":
+		return ec.fieldContext_TrackingChart_total(ctx, field)
+	case "cursor":
+		return ec.fieldContext_TrackingChart_cursor(ctx, field)
+	}
+	return nil, fmt.Errorf("no field named %q was found under type TrackingChart", field.Name)
+}
+
 func (ec *executionContext) childFields_TrackingDataset(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
 	switch field.Name {
 	case "name":
@@ -11339,8 +11416,12 @@ func (ec *executionContext) childFields_TrackingRun(ctx context.Context, field g
 		return ec.fieldContext_TrackingRun_tags(ctx, field)
 	case "inputs":
 		return ec.fieldContext_TrackingRun_inputs(ctx, field)
+	case "lineage":
+		return ec.fieldContext_TrackingRun_lineage(ctx, field)
 	case "points":
 		return ec.fieldContext_TrackingRun_points(ctx, field)
+	case "chart":
+		return ec.fieldContext_TrackingRun_chart(ctx, field)
 	case "jobRun":
 		return ec.fieldContext_TrackingRun_jobRun(ctx, field)
 	case "jobRunId":

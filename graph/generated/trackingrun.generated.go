@@ -29,13 +29,37 @@ type TrackingRunResolver interface {
 	Parameters(ctx context.Context, obj *model.TrackingRun, keys []string) ([]tracking.Pair, error)
 	Tags(ctx context.Context, obj *model.TrackingRun, keys []string) ([]tracking.Pair, error)
 	Inputs(ctx context.Context, obj *model.TrackingRun) ([]model.TrackingDataset, error)
+	Lineage(ctx context.Context, obj *model.TrackingRun) (model.Lineage, error)
 	Points(ctx context.Context, obj *model.TrackingRun, key string, first *int, after *string) (model.TrackingPointPage, error)
+	Chart(ctx context.Context, obj *model.TrackingRun, key string, maxPoints *int) (model.TrackingChart, error)
 	JobRun(ctx context.Context, obj *model.TrackingRun) (*job.Run, error)
 }
 
 // endregion ************************** generated!.gotpl **************************
 
 // region    ***************************** args.gotpl *****************************
+
+func (ec *executionContext) field_TrackingRun_chart_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
+	var err error
+	args := map[string]any{}
+	arg0, err := graphql.ProcessArgField(ctx, rawArgs, "key",
+		func(ctx context.Context, v any) (string, error) {
+			return ec.unmarshalNString2string(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["key"] = arg0
+	arg1, err := graphql.ProcessArgField(ctx, rawArgs, "maxPoints",
+		func(ctx context.Context, v any) (*int, error) {
+			return ec.unmarshalOInt2ᚖint(ctx, v)
+		})
+	if err != nil {
+		return nil, err
+	}
+	args["maxPoints"] = arg1
+	return args, nil
+}
 
 func (ec *executionContext) field_TrackingRun_metrics_args(ctx context.Context, rawArgs map[string]any) (map[string]any, error) {
 	var err error
@@ -285,6 +309,84 @@ func (ec *executionContext) fieldContext_RestoreTrackingRunPayload_run(_ context
 		},
 	}
 	return fc, nil
+}
+
+func (ec *executionContext) _TrackingChart_points(ctx context.Context, field graphql.CollectedField, obj *model.TrackingChart) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TrackingChart_points(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Points, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v []tracking.Point) graphql.Marshaler {
+			return ec.marshalNTrackingPoint2ᚕgithubᚗcomᚋmillpondᚋmillpondᚋdomainᚋtrackingᚐPointᚄ(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TrackingChart_points(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TrackingChart",
+		Field:      field,
+		IsMethod:   false,
+		IsResolver: false,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TrackingPoint(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TrackingChart_total(ctx context.Context, field graphql.CollectedField, obj *model.TrackingChart) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TrackingChart_total(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Total, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v int64) graphql.Marshaler {
+			return ec.marshalNInt642int64(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TrackingChart_total(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TrackingChart", field, false, false, errors.New("field of type Int64 does not have child fields"))
+}
+
+func (ec *executionContext) _TrackingChart_cursor(ctx context.Context, field graphql.CollectedField, obj *model.TrackingChart) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TrackingChart_cursor(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return obj.Cursor, nil
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v *string) graphql.Marshaler {
+			return ec.marshalOString2ᚖstring(ctx, selections, v)
+		},
+		true,
+		false,
+	)
+}
+func (ec *executionContext) fieldContext_TrackingChart_cursor(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	return graphql.NewScalarFieldContext("TrackingChart", field, false, false, errors.New("field of type String does not have child fields"))
 }
 
 func (ec *executionContext) _TrackingDataset_name(ctx context.Context, field graphql.CollectedField, obj *model.TrackingDataset) (ret graphql.Marshaler) {
@@ -1278,6 +1380,38 @@ func (ec *executionContext) fieldContext_TrackingRun_inputs(_ context.Context, f
 	return fc, nil
 }
 
+func (ec *executionContext) _TrackingRun_lineage(ctx context.Context, field graphql.CollectedField, obj *model.TrackingRun) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TrackingRun_lineage(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			return ec.Resolvers.TrackingRun().Lineage(ctx, obj)
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.Lineage) graphql.Marshaler {
+			return ec.marshalNLineage2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐLineage(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TrackingRun_lineage(_ context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TrackingRun",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_Lineage(ctx, field)
+		},
+	}
+	return fc, nil
+}
+
 func (ec *executionContext) _TrackingRun_points(ctx context.Context, field graphql.CollectedField, obj *model.TrackingRun) (ret graphql.Marshaler) {
 	return graphql.ResolveField(
 		ctx,
@@ -1316,6 +1450,50 @@ func (ec *executionContext) fieldContext_TrackingRun_points(ctx context.Context,
 	}()
 	ctx = graphql.WithFieldContext(ctx, fc)
 	if fc.Args, err = ec.field_TrackingRun_points_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
+		ec.Error(ctx, err)
+		return fc, err
+	}
+	return fc, nil
+}
+
+func (ec *executionContext) _TrackingRun_chart(ctx context.Context, field graphql.CollectedField, obj *model.TrackingRun) (ret graphql.Marshaler) {
+	return graphql.ResolveField(
+		ctx,
+		ec.OperationContext,
+		field,
+		func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.fieldContext_TrackingRun_chart(ctx, field)
+		},
+		func(ctx context.Context) (any, error) {
+			fc := graphql.GetFieldContext(ctx)
+			return ec.Resolvers.TrackingRun().Chart(ctx, obj, fc.Args["key"].(string), fc.Args["maxPoints"].(*int))
+		},
+		nil,
+		func(ctx context.Context, selections ast.SelectionSet, v model.TrackingChart) graphql.Marshaler {
+			return ec.marshalNTrackingChart2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐTrackingChart(ctx, selections, v)
+		},
+		true,
+		true,
+	)
+}
+func (ec *executionContext) fieldContext_TrackingRun_chart(ctx context.Context, field graphql.CollectedField) (fc *graphql.FieldContext, err error) {
+	fc = &graphql.FieldContext{
+		Object:     "TrackingRun",
+		Field:      field,
+		IsMethod:   true,
+		IsResolver: true,
+		Child: func(ctx context.Context, field graphql.CollectedField) (*graphql.FieldContext, error) {
+			return ec.childFields_TrackingChart(ctx, field)
+		},
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			err = ec.Recover(ctx, r)
+			ec.Error(ctx, err)
+		}
+	}()
+	ctx = graphql.WithFieldContext(ctx, fc)
+	if fc.Args, err = ec.field_TrackingRun_chart_args(ctx, field.ArgumentMap(ec.Variables)); err != nil {
 		ec.Error(ctx, err)
 		return fc, err
 	}
@@ -2286,6 +2464,54 @@ func (ec *executionContext) _RestoreTrackingRunPayload(ctx context.Context, sel 
 	return out
 }
 
+var trackingChartImplementors = []string{"TrackingChart"}
+
+func (ec *executionContext) _TrackingChart(ctx context.Context, sel ast.SelectionSet, obj *model.TrackingChart) graphql.Marshaler {
+	fields := graphql.CollectFields(ec.OperationContext, sel, trackingChartImplementors)
+
+	out := graphql.NewFieldSet(fields)
+	deferredFieldSet := graphql.NewFieldSet(nil)
+	deferLabelToView := make(map[string]*graphql.FieldSetView)
+	for i, field := range fields {
+		switch field.Name {
+		case "__typename":
+			out.Values[i] = graphql.MarshalString("TrackingChart")
+		case "points":
+			out.Values[i] = ec._TrackingChart_points(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "total":
+			out.Values[i] = ec._TrackingChart_total(ctx, field, obj)
+			if out.Values[i] == graphql.Null {
+				out.Invalids++
+			}
+		case "cursor":
+			out.Values[i] = ec._TrackingChart_cursor(ctx, field, obj)
+			if out.Values[i] == graphql.RequiredNull {
+				out.Invalids++
+			}
+		default:
+			panic("unknown field " + strconv.Quote(field.Name))
+		}
+	}
+	out.Dispatch(ctx)
+	if out.Invalids > 0 {
+		return graphql.Null
+	}
+
+	atomic.AddInt32(&ec.Deferred, int32(min(len(deferLabelToView), math.MaxInt32)))
+
+	ec.ProcessDeferredGroup(graphql.DeferredGroup{
+		Defers:   deferLabelToView,
+		Path:     graphql.GetPath(ctx),
+		FieldSet: deferredFieldSet,
+		Context:  ctx,
+	})
+
+	return out
+}
+
 var trackingDatasetImplementors = []string{"TrackingDataset"}
 
 func (ec *executionContext) _TrackingDataset(ctx context.Context, sel ast.SelectionSet, obj *model.TrackingDataset) graphql.Marshaler {
@@ -2818,6 +3044,44 @@ func (ec *executionContext) _TrackingRun(ctx context.Context, sel ast.SelectionS
 			}
 
 			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "lineage":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._TrackingRun_lineage(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
 		case "points":
 			field := field
 
@@ -2828,6 +3092,44 @@ func (ec *executionContext) _TrackingRun(ctx context.Context, sel ast.SelectionS
 					}
 				}()
 				res = ec._TrackingRun_points(ctx, field, obj)
+				if res == graphql.Null {
+					atomic.AddUint32(&fs.Invalids, 1)
+				}
+				return res
+			}
+
+			if field.IsDeferred() {
+				deferredFieldSet.AddField(field)
+				fieldIndex := len(deferredFieldSet.Values) - 1
+				deferredFieldSet.Concurrently(fieldIndex, func(ctx context.Context) graphql.Marshaler {
+					return innerFunc(ctx, deferredFieldSet)
+				})
+
+				for _, deferrable := range field.Deferrables {
+					view, ok := deferLabelToView[deferrable.Label]
+					if !ok {
+						view = deferredFieldSet.NewView()
+						deferLabelToView[deferrable.Label] = view
+					}
+					view.AddIndices(fieldIndex)
+				}
+
+				// don't run the out.Concurrently() call below
+				out.Values[i] = graphql.Null
+				continue
+			}
+
+			out.Concurrently(i, func(ctx context.Context) graphql.Marshaler { return innerFunc(ctx, out) })
+		case "chart":
+			field := field
+
+			innerFunc := func(ctx context.Context, fs *graphql.FieldSet) (res graphql.Marshaler) {
+				defer func() {
+					if r := recover(); r != nil {
+						ec.Error(ctx, ec.Recover(ctx, r))
+					}
+				}()
+				res = ec._TrackingRun_chart(ctx, field, obj)
 				if res == graphql.Null {
 					atomic.AddUint32(&fs.Invalids, 1)
 				}
@@ -3126,6 +3428,10 @@ func (ec *executionContext) unmarshalNRestoreTrackingRunInput2githubᚗcomᚋmil
 
 func (ec *executionContext) marshalNRestoreTrackingRunPayload2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐRestoreTrackingRunPayload(ctx context.Context, sel ast.SelectionSet, v model.RestoreTrackingRunPayload) graphql.Marshaler {
 	return ec._RestoreTrackingRunPayload(ctx, sel, &v)
+}
+
+func (ec *executionContext) marshalNTrackingChart2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐTrackingChart(ctx context.Context, sel ast.SelectionSet, v model.TrackingChart) graphql.Marshaler {
+	return ec._TrackingChart(ctx, sel, &v)
 }
 
 func (ec *executionContext) marshalNTrackingDataset2githubᚗcomᚋmillpondᚋmillpondᚋgraphᚋmodelᚐTrackingDataset(ctx context.Context, sel ast.SelectionSet, v model.TrackingDataset) graphql.Marshaler {

@@ -492,6 +492,16 @@ type StopWarehousePayload struct {
 	Warehouse Warehouse `json:"warehouse"`
 }
 
+// A metric's history with few points.
+type TrackingChart struct {
+	// In the order of the history.
+	Points []tracking.Point `json:"points"`
+	// Number of the metric's points.
+	Total int64 `json:"total"`
+	// Where the history continues. Null without points.
+	Cursor *string `json:"cursor,omitempty"`
+}
+
 type TrackingDatasetInput struct {
 	Name       string          `json:"name"`
 	Digest     string          `json:"digest"`

@@ -124,7 +124,7 @@ func newWorldOn(t testing.TB, files lake.Files) *world {
 	system := w.store.System()
 	w.keys, err = auth.NewKeys(t.Context(), system, w.clock)
 	require.NoError(t, err)
-	w.auth = auth.NewService(system, store.For[domain.Tx](w.store), w.keys, w.clock)
+	w.auth = auth.NewService(system, store.For[domain.Tx](w.store), w.keys, nil, w.clock)
 	w.instance = &setup.Instance{Store: system, Clock: w.clock}
 	w.members = &identity.Members{Store: store.For[identity.Tx](w.store), Clock: w.clock}
 	w.apiKeys = &identity.APIKeys{Store: store.For[identity.Tx](w.store), Clock: w.clock}

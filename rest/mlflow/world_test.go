@@ -84,7 +84,7 @@ func newWorld(t testing.TB) *world {
 	system, clock := w.store.System(), domain.SystemClock{}
 	keys, err := auth.NewKeys(t.Context(), system, clock)
 	require.NoError(t, err)
-	w.auth = auth.NewService(system, store.For[domain.Tx](w.store), keys, clock)
+	w.auth = auth.NewService(system, store.For[domain.Tx](w.store), keys, nil, clock)
 	w.instance = &setup.Instance{Store: system, Clock: clock}
 	w.members = &identity.Members{Store: store.For[identity.Tx](w.store), Clock: clock}
 	face, err := mlflow.Handler(mlflow.Options{

@@ -221,7 +221,7 @@ func newSimulatedFleet(b *testing.B, p *platform, n int) simulatedFleet {
 		_, err = machines.Start(b.Context(), scope, m.ID, domain.Idempotency{})
 		require.NoError(b, err)
 	}
-	signIn := auth.NewService(s.System(), store.For[domain.Tx](s), keys, clock)
+	signIn := auth.NewService(s.System(), store.For[domain.Tx](s), keys, nil, clock)
 	connected := map[string]bool{}
 	connect := func(spec machine.Spec) {
 		_, token, err := agents.Enroll(b.Context(), spec.Bootstrap)

@@ -136,7 +136,7 @@ func newRigWith(t testing.TB, o rigOptions) *rig {
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	signing, err := auth.NewKeys(t.Context(), st.System(), clock)
 	require.NoError(t, err)
-	r := &rig{t: t, numbers: &atomic.Int64{}, running: &sync.Map{}, database: database, store: st, files: files, auth: auth.NewService(st.System(), store.For[domain.Tx](st), signing, clock)}
+	r := &rig{t: t, numbers: &atomic.Int64{}, running: &sync.Map{}, database: database, store: st, files: files, auth: auth.NewService(st.System(), store.For[domain.Tx](st), signing, nil, clock)}
 	catalog := lake.New(lake.Options{Store: store.For[lake.Tx](st), Quick: st, System: st.System(), Files: files, Clock: clock, Report: func(err error) { t.Log("reported:", err) }})
 	face, err := iceberg.Handler(iceberg.Options{Catalog: catalog, Auth: r.auth, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), MaxBody: 1 << 24})
 	require.NoError(t, err)

@@ -1096,14 +1096,20 @@ export type TrackingRunDetailQueryVariables = Exact<{
 
 export type TrackingRunDetailQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly artifactUri: string, readonly jobRunId: string | null, readonly taskKey: string | null, readonly attemptId: string | null, readonly id: string, readonly experimentId: string, readonly name: string, readonly state: TrackingRunState, readonly user: string | null, readonly createdBy: string, readonly startedAt: string, readonly finishedAt: string | null, readonly deletedAt: string | null, readonly experiment: { readonly __typename: 'Experiment', readonly id: string, readonly name: string, readonly createdBy: string, readonly createdAt: string, readonly deletedAt: string | null }, readonly metrics: ReadonlyArray<{ readonly key: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity', readonly step: string, readonly timestamp: string, readonly points: string }>, readonly parameters: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }>, readonly inputs: ReadonlyArray<{ readonly name: string, readonly digest: string, readonly sourceType: string, readonly source: string, readonly tags: ReadonlyArray<{ readonly key: string, readonly value: string }> }>, readonly jobRun: { readonly __typename: 'Run', readonly id: string, readonly jobId: string, readonly jobName: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }>, readonly job: { readonly __typename: 'Job', readonly id: string, readonly parameters: ReadonlyArray<{ readonly name: string, readonly value: string }> } | null, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }>, readonly tasks: ReadonlyArray<{ readonly __typename: 'Task', readonly id: string, readonly attempts: ReadonlyArray<{ readonly __typename: 'Attempt', readonly id: string, readonly number: number }> }> } | null } | null };
 
-export type TrackingPointsPageQueryVariables = Exact<{
-  run: string;
-  key: string;
-  after?: string | null | undefined;
+export type TrackingRunTablesQueryVariables = Exact<{
+  id: string;
 }>;
 
 
-export type TrackingPointsPageQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly id: string, readonly points: { readonly points: ReadonlyArray<{ readonly step: string, readonly timestamp: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity' }>, readonly pageInfo: { readonly hasNextPage: boolean, readonly endCursor: string | null } } } | null };
+export type TrackingRunTablesQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly id: string, readonly lineage: { readonly read: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }>, readonly written: ReadonlyArray<{ readonly at: string, readonly fullName: string, readonly namespace: string | null, readonly tableId: string, readonly snapshotId: string | null, readonly columns: ReadonlyArray<string> | null, readonly table: { readonly __typename: 'LakeTable', readonly id: string, readonly kind: TableKind, readonly droppedAt: string | null } | null }> } } | null };
+
+export type TrackingChartQueryVariables = Exact<{
+  run: string;
+  key: string;
+}>;
+
+
+export type TrackingChartQuery = { readonly trackingRun: { readonly __typename: 'TrackingRun', readonly id: string, readonly chart: { readonly total: string, readonly cursor: string | null, readonly points: ReadonlyArray<{ readonly step: string, readonly timestamp: string, readonly value: number | 'NaN' | 'Infinity' | '-Infinity' }> } } | null };
 
 export type CreateExperimentMutationVariables = Exact<{
   input: CreateExperimentInput;
@@ -4059,25 +4065,52 @@ fragment TrackingRunRow on TrackingRun {
   finishedAt
   deletedAt
 }`) as unknown as TypedDocumentString<TrackingRunDetailQuery, TrackingRunDetailQueryVariables>;
-export const TrackingPointsPageDocument = new TypedDocumentString(`
-    query TrackingPointsPage($run: ID!, $key: String!, $after: String) {
+export const TrackingRunTablesDocument = new TypedDocumentString(`
+    query TrackingRunTables($id: ID!) {
+  trackingRun(id: $id) {
+    __typename
+    id
+    lineage {
+      read {
+        ...LineageEntry
+      }
+      written {
+        ...LineageEntry
+      }
+    }
+  }
+}
+    fragment LineageEntry on LineageEntry {
+  at
+  fullName
+  namespace
+  tableId
+  snapshotId
+  columns
+  table {
+    __typename
+    id
+    kind
+    droppedAt
+  }
+}`) as unknown as TypedDocumentString<TrackingRunTablesQuery, TrackingRunTablesQueryVariables>;
+export const TrackingChartDocument = new TypedDocumentString(`
+    query TrackingChart($run: ID!, $key: String!) {
   trackingRun(id: $run) {
     __typename
     id
-    points(key: $key, first: 1000, after: $after) {
+    chart(key: $key) {
       points {
         step
         timestamp
         value
       }
-      pageInfo {
-        hasNextPage
-        endCursor
-      }
+      total
+      cursor
     }
   }
 }
-    `) as unknown as TypedDocumentString<TrackingPointsPageQuery, TrackingPointsPageQueryVariables>;
+    `) as unknown as TypedDocumentString<TrackingChartQuery, TrackingChartQueryVariables>;
 export const CreateExperimentDocument = new TypedDocumentString(`
     mutation CreateExperiment($input: CreateExperimentInput!) {
   createExperiment(input: $input) {

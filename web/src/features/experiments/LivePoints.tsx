@@ -13,9 +13,7 @@ export function LivePoints({ run, keys }: { run: string; keys: readonly string[]
   const ready = useQueries({
     queries: keys.map((key) => historyQuery(run, key)),
     combine: (all) =>
-      JSON.stringify(
-        keys.filter((_, i) => all[i]?.data?.cursor && !all[i].data.more && all[i].fetchStatus === "idle"),
-      ),
+      JSON.stringify(keys.filter((_, i) => all[i]?.data?.cursor && all[i].fetchStatus === "idle")),
   });
   useEffect(() => {
     const followed = JSON.parse(ready) as string[];
@@ -30,7 +28,8 @@ export function LivePoints({ run, keys }: { run: string; keys: readonly string[]
       next: ({ trackingRunPoints }) => {
         for (const news of trackingRunPoints) {
           qc.setQueryData<History>(keyOf(news.key), (h) => h && withNews(h, news));
-          if (news.reset) void qc.invalidateQueries({ queryKey: keyOf(news.key) });
+          if (!qc.getQueryData<History>(keyOf(news.key))?.cursor)
+            void qc.invalidateQueries({ queryKey: keyOf(news.key) });
         }
       },
     });

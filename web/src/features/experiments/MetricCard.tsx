@@ -4,7 +4,7 @@ import { lazy, Suspense, useEffect, useMemo, useRef } from "react";
 import { formatCount, formatTime, plural } from "@/lib/format";
 import { ErrorPanel, PanelSkeleton } from "@/ui/States";
 import { metricOption, type Named, sinceStart } from "./chart";
-import { historyAtMost, historyQuery } from "./history";
+import { type History, historyQuery } from "./history";
 import type { Look, XAxis } from "./look";
 import type { DrawnRun } from "./MetricCharts";
 import { type Line, lineOf } from "./series";
@@ -93,11 +93,7 @@ function Drawn({
         </div>
       )}
       {!loading && asTable && <PointsTable name={name} lines={lines} x={look.x} />}
-      <Notes
-        lines={lines.map((l) => l.line)}
-        cut={histories.filter((h) => h?.more).length}
-        runs={runs.length}
-      />
+      <Notes lines={lines.map((l) => l.line)} histories={histories} />
     </>
   );
 }
@@ -110,13 +106,21 @@ const xText = (x: XAxis, v: number) => {
 };
 
 /** Which points the chart leaves out. */
-function Notes({ lines, cut, runs }: { lines: readonly Line[]; cut: number; runs: number }) {
+function Notes({
+  lines,
+  histories,
+}: {
+  lines: readonly Line[];
+  histories: readonly (History | undefined)[];
+}) {
   const sum = (of: (l: Line) => number) => lines.reduce((n, l) => n + of(l), 0);
   const notFinite = sum((l) => l.notFinite);
   const notPositive = sum((l) => l.notPositive);
+  const drawn = histories.reduce((n, h) => n + (h?.points.length ?? 0), 0);
+  const total = histories.reduce((n, h) => n + (h?.total ?? 0), 0);
   const notes = [
-    cut > 0 &&
-      `Only the first ${formatCount(historyAtMost)} points are drawn${runs > 1 ? ` of ${plural(cut, "run")}` : ""}.`,
+    total > drawn &&
+      `${formatCount(drawn)} of ${formatCount(total)} points are drawn, with the lowest and the highest of each part.`,
     notFinite > 0 && `Left out: ${plural(notFinite, "value")} that ${isAre(notFinite)} NaN or infinite.`,
     notPositive > 0 &&
       `Left out: ${plural(notPositive, "value")} that ${isAre(notPositive)} not above 0, for the log scale.`,

@@ -30,6 +30,7 @@ import { type Look, type LookPlace, lookOf, placeOf } from "./look";
 import { MetricCharts } from "./MetricCharts";
 import { logs, type TrackingRun, trackingRunQuery } from "./queries";
 import { RunFacts } from "./RunFacts";
+import { RunTables } from "./RunTables";
 import { Inputs, LatestMetrics, Parameters } from "./RunValues";
 import { Tags } from "./Tags";
 
@@ -127,6 +128,7 @@ function Loaded({ run, place }: { run: TrackingRun; place: LookPlace }) {
           <Parameters run={run} />
           <LatestMetrics run={run} />
           <Inputs run={run} />
+          <RunTables run={run} />
           <Tags run={run} />
         </div>
       </div>

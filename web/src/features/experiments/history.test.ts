@@ -1,81 +1,50 @@
 import { afterEach, expect, it, vi } from "vitest";
 import { type History, historyAtMost, positionOf, readHistory, withNews } from "./history";
 
-const page = (from: number, n: number, more: boolean) => ({
-  data: {
-    trackingRun: {
-      __typename: "TrackingRun",
-      id: "r",
-      points: {
-        points: Array.from({ length: n }, (_, i) => ({ step: String(from + i), timestamp: "1", value: 1 })),
-        pageInfo: { hasNextPage: more, endCursor: n ? `c${from + n}` : null },
-      },
-    },
-  },
-});
-
-/** Answers with pages of a history of `total` points. */
-function serve(total: number, size = 1000) {
-  const asked: (string | null)[] = [];
-  vi.stubGlobal("fetch", (_: string, init: { body: string }) => {
-    const { after } = JSON.parse(init.body).variables as { after: string | null };
-    asked.push(after);
-    const from = after ? Number(after.slice(1)) : 0;
-    const n = Math.min(size, total - from);
-    return Promise.resolve(Response.json(page(from, n, from + n < total)));
-  });
-  return asked;
+/** Answers with a chart of `n` points of a history of `total`. */
+function serve(n: number, total = n) {
+  const points = Array.from({ length: n }, (_, i) => ({ step: String(i), timestamp: "1", value: 1 }));
+  const chart = { points, total: String(total), cursor: n ? `c${total}` : null };
+  vi.stubGlobal("fetch", () =>
+    Promise.resolve(Response.json({ data: { trackingRun: { __typename: "TrackingRun", id: "r", chart } } })),
+  );
 }
 
 afterEach(() => vi.unstubAllGlobals());
 
-it("reads all pages", async () => {
-  const asked = serve(2500);
+it("reads what a chart shows, and where to continue", async () => {
+  serve(2000, 10_000_000);
   const h = await readHistory("r", "loss");
-  expect(asked).toEqual([null, "c1000", "c2000"]);
-  expect([h.points.length, h.cursor, h.more]).toEqual([2500, "c2500", false]);
+  expect(h.points.length).toBe(2000);
   expect(h.points[1]).toEqual({ step: 1, at: 1, value: 1 });
+  expect(positionOf("loss", h)).toEqual({ key: "loss", total: "10000000", cursor: "c10000000" });
 });
 
-it("stops at the most points that a chart holds", async () => {
-  const asked = serve(historyAtMost + 1);
-  const h = await readHistory("r", "loss");
-  expect(asked.length).toBe(historyAtMost / 1000);
-  expect([h.points.length, h.more]).toEqual([historyAtMost, true]);
+it("has no position before the first point", async () => {
+  serve(0);
+  expect(positionOf("loss", await readHistory("r", "loss"))).toBeNull();
 });
 
-it("continues where the known points end", async () => {
-  serve(1500);
-  const known = await readHistory("r", "loss");
-  const asked = serve(1600);
-  const h = await readHistory("r", "loss", known);
-  expect(asked).toEqual(["c1500"]);
-  expect([h.points.length, h.cursor]).toEqual([1600, "c1600"]);
-  serve(1600);
-  expect(await readHistory("r", "loss", h)).toEqual(h);
-});
-
-const few: History = { points: [{ step: 0, at: 1, value: 1 }], cursor: "c1", more: false };
+const few: History = { points: [{ step: 0, at: 1, value: 1 }], total: 7, cursor: "c7" };
 
 it("adds new points, and follows them from there", () => {
   const h = withNews(few, {
     points: [{ step: "1", timestamp: "2", value: "NaN" }],
-    cursor: "c2",
+    total: "8",
+    cursor: "c8",
     reset: false,
   });
-  expect(h.points.at(-1)).toEqual({ step: 1, at: 2, value: "NaN" });
-  expect(positionOf("loss", h)).toEqual({ key: "loss", total: "2", cursor: "c2" });
+  expect(h.points).toEqual([few.points[0], { step: 1, at: 2, value: "NaN" }]);
+  expect(positionOf("loss", h)).toEqual({ key: "loss", total: "8", cursor: "c8" });
 });
 
-it("is read again from its start after a reset, and shows the old points until then", async () => {
-  const h = withNews(few, { points: [], cursor: "c9", reset: true });
-  expect([h.points.length, positionOf("loss", h)]).toEqual([1, null]);
-  serve(3);
-  expect((await readHistory("r", "loss", h)).points.length).toBe(3);
+it("is read again after a reset, and shows the old points until then", () => {
+  const h = withNews(few, { points: [], total: "9", cursor: "c9", reset: true });
+  expect([h.points, positionOf("loss", h)]).toEqual([few.points, null]);
 });
 
-it("holds no more points than a chart may", () => {
+it("is read again when it has more points than a chart draws", () => {
   const full = { ...few, points: Array.from({ length: historyAtMost }, () => few.points[0]) } as History;
-  const h = withNews(full, { points: [{ step: "1", timestamp: "2", value: 3 }], cursor: "c2", reset: false });
-  expect([h.points.length, h.more]).toEqual([historyAtMost, true]);
+  const news = { points: [{ step: "1", timestamp: "2", value: 3 }], total: "8", cursor: "c8", reset: false };
+  expect(positionOf("loss", withNews(full, news))).toBeNull();
 });

@@ -1,18 +1,18 @@
 import { queryOptions } from "@tanstack/react-query";
-import { TrackingPointsPageDocument, type TrackingRunPointsSubscription } from "@/gql/gen";
+import { TrackingChartDocument, type TrackingRunPointsSubscription } from "@/gql/gen";
 import { request } from "@/lib/graphql";
 import type { Point } from "./series";
 
-/** The maximum number of points that a chart reads of a metric. */
+/** The maximum number of points of a metric that are drawn: those that a chart reads, and news. */
 export const historyAtMost = 10_000;
 
-/** What is known of a metric's points: those up to the cursor. */
+/** A metric's points, or enough of them for its chart. */
 export interface History {
   points: readonly Point[];
-  /** Null before the first point. */
+  /** How many the metric has up to the cursor. */
+  total: number;
+  /** Null before the first point, and if the points must be read again. */
   cursor: string | null;
-  /** Whether there are more points, which are not read. */
-  more: boolean;
 }
 
 type News = TrackingRunPointsSubscription["trackingRunPoints"][number];
@@ -23,52 +23,33 @@ const pointOf = (p: News["points"][number]): Point => ({
   value: p.value,
 });
 
-const nothing: History = { points: [], cursor: null, more: false };
-
-/** Reads a metric's points, from where `known` ends. */
-export async function readHistory(
-  run: string,
-  key: string,
-  known: History = nothing,
-  signal?: AbortSignal,
-): Promise<History> {
-  const points = known.cursor === null ? [] : [...known.points];
-  let { cursor, more } = known;
-  do {
-    const answer = await request(TrackingPointsPageDocument, { run, key, after: cursor }, signal);
-    const page = answer.trackingRun?.points;
-    if (!page) return nothing;
-    points.push(...page.points.slice(0, historyAtMost - points.length).map(pointOf));
-    cursor = page.pageInfo.endCursor ?? cursor;
-    more = page.pageInfo.hasNextPage;
-  } while (more && points.length < historyAtMost);
-  return { points, cursor, more };
+/** Reads a metric's points for a chart. */
+export async function readHistory(run: string, key: string, signal?: AbortSignal): Promise<History> {
+  const { trackingRun } = await request(TrackingChartDocument, { run, key }, signal);
+  if (!trackingRun) return { points: [], total: 0, cursor: null };
+  const { points, total, cursor } = trackingRun.chart;
+  return { points: points.map(pointOf), total: Number(total), cursor: cursor ?? null };
 }
 
 /** A metric's points for its chart. A chart that nobody sees soon gives them up. */
 export const historyQuery = (run: string, key: string) =>
   queryOptions({
     queryKey: ["TrackingHistory", run, key],
-    queryFn: ({ signal, client }) => {
-      const known = client.getQueryData<History>(["TrackingHistory", run, key]);
-      return known?.more ? known : readHistory(run, key, known, signal);
-    },
+    queryFn: ({ signal }) => readHistory(run, key, signal),
     staleTime: Number.POSITIVE_INFINITY,
     gcTime: 30_000,
   });
 
-/** The history with new points. A reset discards the position, so that it is read from its start. */
-export function withNews(h: History, news: Pick<News, "points" | "cursor" | "reset">): History {
-  if (news.reset) return { ...h, cursor: null, more: false };
-  const room = historyAtMost - h.points.length;
-  const came = news.points.slice(0, room).map(pointOf);
+/** The history with new points; without a cursor after a reset, and if it has grown too long. */
+export function withNews(h: History, news: Pick<News, "points" | "total" | "cursor" | "reset">): History {
+  if (news.reset || h.points.length + news.points.length > historyAtMost) return { ...h, cursor: null };
   return {
-    points: [...h.points, ...came],
+    points: [...h.points, ...news.points.map(pointOf)],
+    total: Number(news.total),
     cursor: news.cursor,
-    more: h.more || news.points.length > room,
   };
 }
 
-/** Where the subscription continues; null if nothing more is to be read. */
+/** Where the subscription continues; null if the points must be read first. */
 export const positionOf = (key: string, h: History) =>
-  h.cursor === null ? null : { key, total: String(h.points.length), cursor: h.cursor };
+  h.cursor === null ? null : { key, total: String(h.total), cursor: h.cursor };

@@ -222,7 +222,7 @@ func (t *Tx) FillTrackingRuns(ctx context.Context, runs []tracking.Run, bytes in
 // logged reads rows of the runs in their order, as long as scan returns true. $1 and $2 of the query
 // are the workspace and the runs' numbers; wanted has each number with its place, from 1.
 func (t *Tx) logged(ctx context.Context, numbers []int64, query string, scan func(*sql.Rows) (bool, error)) (err error) {
-	rows, err := t.conn.QueryContext(ctx, query, t.workspace, pq.Array(numbers))
+	rows, err := t.conn.QueryContext(prepared(ctx), query, t.workspace, pq.Array(numbers))
 	if err != nil {
 		return err
 	}

@@ -102,7 +102,7 @@ func (t *Tx) TrackingRuns(ctx context.Context, q tracking.Query) ([]tracking.Run
 	}
 	s := newSearch(t.workspace, "r")
 	s.experiments(q.Experiments)
-	s.view(q.View, "COALESCE(r.deleted_at, x.deleted_at)")
+	s.view(q.View, "r.deleted_at", "x.deleted_at")
 	for _, c := range q.Where {
 		s.runCondition(c, metrics)
 	}
@@ -110,7 +110,7 @@ func (t *Tx) TrackingRuns(ctx context.Context, q tracking.Query) ([]tracking.Run
 		s.runOrder(o, metrics)
 	}
 	s.orderBy(runAttribute("start_time"), true)
-	s.orderBy(column{sql: "r.id", kind: "text"}, false)
+	s.orderBy(runAttribute("run_id"), false)
 	var found []trackingRunRow
 	if err := t.sel(ctx, &found, s.query(trackingRunColumns, trackingRunTables, q), s.args...); err != nil {
 		return nil, nil, err

@@ -26,6 +26,7 @@ type column struct {
 	kind string // its SQL type, for the cursor
 	null bool   // it may be null, and nulls come last
 	nan  bool   // it may be NaN, which comes last but for null
+	id   bool   // it is a short text that an index has
 	desc bool
 }
 
@@ -43,12 +44,13 @@ func (s *search) and(format string, args ...any) {
 	s.where = append(s.where, fmt.Sprintf(format, args...))
 }
 
-func (s *search) view(v tracking.View, deleted string) {
+// view selects by the times of deletion. The planner knows how many rows each condition leaves.
+func (s *search) view(v tracking.View, deleted ...string) {
 	switch v {
 	case tracking.ViewActive:
-		s.and("%s IS NULL", deleted)
+		s.and("%s IS NULL", strings.Join(deleted, " IS NULL AND "))
 	case tracking.ViewDeleted:
-		s.and("%s IS NOT NULL", deleted)
+		s.and("(%s IS NOT NULL)", strings.Join(deleted, " IS NOT NULL OR "))
 	}
 }
 
@@ -70,27 +72,31 @@ func (s *search) orderBy(c column, desc bool) {
 		}
 		c.sql = fmt.Sprintf("COALESCE(%s, %s)", c.sql, none)
 	}
-	if c.kind == "text" {
+	if c.kind == "text" && !c.id {
 		c.sql = fmt.Sprintf(`left(%s, %d) COLLATE "C"`, c.sql, longestKey)
 	}
 	s.order = append(s.order, c)
 }
 
 // query returns the statement: the columns and the keys of each row, in the order, after the keys
-// of the query. It reads one row more than the limit.
+// of the query. It reads one row more than the limit. What is sorted has only the keys: the columns
+// of the other rows are not read.
 func (s *search) query(columns, table string, q tracking.Query) string {
-	keys, order := make([]string, len(s.order)), make([]string, len(s.order))
-	for i, c := range s.order {
-		keys[i], order[i] = "("+c.sql+")::text", c.sql
-		if c.desc {
-			order[i] += " DESC"
-		}
-	}
 	if len(q.After) == len(s.order) {
 		s.after(q.After)
 	}
-	return `SELECT ` + columns + `, ARRAY[` + strings.Join(keys, ", ") + `] AS keys FROM ` + table + ` ` + strings.Join(s.joins, " ") +
-		` WHERE ` + strings.Join(s.where, " AND ") + ` ORDER BY ` + strings.Join(order, ", ") + ` LIMIT ` + s.arg(q.Limit+1)
+	sorted, keys, order := s.alias+".number", make([]string, len(s.order)), make([]string, len(s.order))
+	for i, c := range s.order {
+		key := fmt.Sprintf("k%d", i)
+		sorted += ", " + c.sql + " AS " + key
+		if keys[i], order[i] = "found."+key+"::text", key; c.desc {
+			order[i] += " DESC"
+		}
+	}
+	by := strings.Join(order, ", ")
+	return `SELECT ` + columns + `, ARRAY[` + strings.Join(keys, ", ") + `] AS keys FROM (SELECT ` + sorted + ` FROM ` + table + ` ` + strings.Join(s.joins, " ") +
+		` WHERE ` + strings.Join(s.where, " AND ") + ` ORDER BY ` + by + ` LIMIT ` + s.arg(q.Limit+1) + `) found JOIN ` + table +
+		` ON ` + s.alias + `.number = found.number WHERE ` + s.alias + `.workspace_id = $1 ORDER BY ` + by
 }
 
 // after selects the rows that come after the keys in the order: for each column, those that are
@@ -185,7 +191,7 @@ const artifactURI = `rtrim(COALESCE(NULLIF(x.artifact_location, ''), 'mlflow-art
 func runAttribute(key string) column {
 	switch key {
 	case "run_id":
-		return column{sql: "r.id", kind: "text"}
+		return column{sql: "r.id", kind: "text", id: true}
 	case "run_name":
 		return column{sql: "r.name", kind: "text"}
 	case "user_id":

@@ -21,10 +21,14 @@ const trueSummaries = `SELECT points, first_at, first_step, first_value, last_at
 const restOfPoints = `SELECT at, step, value FROM tracking_points WHERE workspace_id = $1 AND run = $2 AND key = $3
 	AND (at, step, value) > ($4, $5, $6) AND (at, step, value) <= ($7, $8, $9) ORDER BY at, step, value`
 
-// restByTime looks at $10 times, equally distant, for the next of these points.
-const restByTime = `WITH p AS NOT MATERIALIZED (` + restOfPoints + `), first AS (SELECT at FROM p ORDER BY at, step, value LIMIT 1)
+// restByTime looks at $10 times, equally distant, for the next of these points. A single row is the
+// lower bound of a look: from two, the index would take either.
+const restByTime = `WITH first AS (` + restOfPoints + ` LIMIT 1)
 	SELECT DISTINCT found.at, found.step, found.value FROM first, generate_series(0, $10::bigint) AS g, LATERAL (
-		SELECT * FROM p WHERE p.at >= first.at + (($7 - first.at)::numeric * g / $10)::bigint ORDER BY at, step, value LIMIT 1) found
+		SELECT p.at, p.step, p.value FROM tracking_points p WHERE workspace_id = $1 AND run = $2 AND key = $3
+			AND (p.at, p.step, p.value) > (CASE g WHEN 0 THEN $4::bigint ELSE first.at + (($7 - first.at)::numeric * g / $10)::bigint END,
+				CASE g WHEN 0 THEN $5::bigint ELSE -9223372036854775808 END, CASE g WHEN 0 THEN $6::float8 ELSE '-Infinity' END)
+			AND (p.at, p.step, p.value) <= ($7, $8, $9) ORDER BY p.at, p.step, p.value LIMIT 1) found
 	ORDER BY found.at, found.step, found.value`
 
 // Summaries implements tracking.Tx.

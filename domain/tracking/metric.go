@@ -66,7 +66,7 @@ type metricTx interface {
 const MaxSampled = 100_000
 
 // historyPage is how many points a transaction reads for a history.
-const historyPage = 10_000
+const historyPage = 2_500
 
 // History returns a metric's history in pages, each read in its own transaction: no reader holds a
 // connection or more than a page. A key that the run does not have has no points. x is the run's
@@ -201,7 +201,8 @@ func unique(parameters []Pair) error {
 }
 
 // Log stores a batch, all of it or nothing. It returns CodeConflict for a deleted run and for a
-// parameter that has another value, and CodeQuota if the workspace has no room for the points.
+// parameter that has another value, CodeQuota if the workspace has no room for the points, and
+// CodeRate if other writes take too long.
 func (r *Runs) Log(ctx context.Context, s domain.Scope, x domain.ExperimentID, id domain.TrackingRunID, b Batch) error {
 	if err := domain.Authorize(ctx, r.Store, s, domain.TrackingRunLog); err != nil {
 		return err
@@ -210,6 +211,11 @@ func (r *Runs) Log(ctx context.Context, s domain.Scope, x domain.ExperimentID, i
 	if err != nil {
 		return err
 	}
+	end, err := r.shares.take(ctx, s.Workspace(), len(b.Points))
+	if err != nil {
+		return err
+	}
+	defer end()
 	err = r.Store.In(ctx, s, func(tx Tx) error {
 		if len(b.Parameters)+len(b.Tags) > 0 || len(b.Points) == 0 {
 			run, err := activeRun(ctx, tx, x, id)

@@ -14,7 +14,8 @@ type Runs struct {
 	Topics domain.Topics
 	Clock  domain.Clock
 
-	turns turns
+	turns  turns
+	shares shares
 }
 
 // NewRun describes the run to create.

@@ -1,9 +1,11 @@
 package domain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 )
@@ -40,6 +42,7 @@ type Error struct {
 	Field   string // the input field that is wrong, such as tasks[2].key; may be empty
 	Line    int    // position in the input, from 1; 0 if unknown
 	Column  int    // in characters, from 1
+	Wait    int    // seconds to wait before another try of what is refused for now; 0 for a few
 	cause   error
 }
 
@@ -50,6 +53,9 @@ func (e *Error) Error() string {
 	}
 	return e.Message
 }
+
+// Seconds returns how long to wait before another try.
+func (e *Error) Seconds() string { return strconv.Itoa(cmp.Or(e.Wait, 5)) }
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.cause }

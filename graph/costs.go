@@ -87,7 +87,9 @@ func trackingCosts(c generated.ComplexityRoot) generated.ComplexityRoot {
 	c.TrackingRun.Points = func(child int, _ string, first *int, _ *string) int {
 		return costRead + min(max(value(first), 1), maxPoints)*child
 	}
-	c.TrackingRun.Chart = func(child int, _ string, most *int) int { return costRead + costChart + child + value(most) }
+	c.TrackingRun.Chart = func(child int, _ string, most *int) int {
+		return costRead + costChart + min(max(value(most), 1), tracking.MaxChart)*child/4
+	}
 	return c
 }
 

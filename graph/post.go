@@ -101,10 +101,8 @@ func statusOf(err error) int {
 // refuse answers with a status and one error, in GraphQL's form.
 func (p presenter) refuse(w http.ResponseWriter, r *http.Request, status int, err error) {
 	switch status {
-	case http.StatusTooManyRequests:
-		w.Header().Set("Retry-After", "60")
-	case http.StatusServiceUnavailable:
-		w.Header().Set("Retry-After", "5")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		w.Header().Set("Retry-After", domain.AsError(err).Seconds())
 	}
 	writeResponse(w, status, &graphql.Response{Errors: gqlerror.List{p.present(r.Context(), err)}})
 }

@@ -2,6 +2,7 @@ package graph
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -102,6 +103,12 @@ func TestAnExperimentAndItsRun(t *testing.T) {
 	require.Equal(t, "3", at(drawn, "chart", "total"))
 	rest := w.ok(viewer, history, map[string]any{"id": id, "after": at(drawn, "chart", "cursor")})
 	require.Empty(t, at(rest, "trackingRun", "points", "points"), "the chart's cursor is the end")
+	var aliases strings.Builder
+	for i := range 800 {
+		fmt.Fprintf(&aliases, "a%d: step ", i)
+	}
+	many := w.query(viewer, `query($id: ID!) { trackingRun(id: $id) { chart(key: "loss", maxPoints: 10000) { points { `+aliases.String()+` } } } }`, map[string]any{"id": id})
+	require.Equal(t, "TOO_LARGE", many.code(), "each point has 800 fields")
 	none := at(w.ok(viewer, chart, map[string]any{"id": id, "key": "none"}), "trackingRun", "chart")
 	require.Equal(t, map[string]any{"points": []any{}, "total": "0", "cursor": nil}, none)
 	for _, n := range []int{0, 9, 10_001} {

@@ -77,10 +77,8 @@ func (a *api) translate(ctx context.Context, err error) *Error {
 	switch e.Code {
 	case domain.CodeUnauthenticated:
 		shown.headers.Set("WWW-Authenticate", `Bearer realm="millpond"`)
-	case domain.CodeRate:
-		shown.headers.Set("Retry-After", "60")
-	case domain.CodeUnavailable:
-		shown.headers.Set("Retry-After", "5")
+	case domain.CodeRate, domain.CodeUnavailable:
+		shown.headers.Set("Retry-After", e.Seconds())
 	}
 	return shown
 }

@@ -53,7 +53,8 @@ func TestTranslateNamesTheField(t *testing.T) {
 func TestTranslateHeaders(t *testing.T) {
 	a := &api{log: slog.New(slog.DiscardHandler)}
 	require.Equal(t, `Bearer realm="millpond"`, a.translate(t.Context(), domain.Errorf(domain.CodeUnauthenticated, "No.")).headers.Get("WWW-Authenticate"))
-	require.Equal(t, "60", a.translate(t.Context(), domain.Errorf(domain.CodeRate, "Slow.")).headers.Get("Retry-After"))
+	require.Equal(t, "5", a.translate(t.Context(), domain.Errorf(domain.CodeRate, "Slow.")).headers.Get("Retry-After"))
+	require.Equal(t, "60", a.translate(t.Context(), &domain.Error{Code: domain.CodeRate, Wait: 60}).headers.Get("Retry-After"))
 	require.Empty(t, a.translate(t.Context(), domain.Errorf(domain.CodeQuota, "max_running_runs=10, current=10")).headers)
 }
 

@@ -17,24 +17,35 @@ func TestRequestsAtOnce(t *testing.T) {
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_requests", `{"limit":9}`).refused(400)
 	w.call(w.ours.admin, "PATCH", "/settings/quotas/max_requests", `{"limit":10}`).object(200)
 	w.clock.advance(time.Minute) // the limit is read again
-	bodies, answers := make([]*io.PipeWriter, 10), make(chan int)
-	for i := range bodies {
-		var body io.Reader
-		body, bodies[i] = io.Pipe()
-		r := w.request(t.Context(), w.ours.editor, "POST", "/jobs", body)
-		go func() {
-			res, err := http.DefaultClient.Do(r)
-			if err != nil {
-				answers <- 0
-				return
-			}
-			answers <- res.StatusCode
-			_ = res.Body.Close()
-		}()
+	var bodies []*io.PipeWriter
+	answers := make(chan int)
+	hold := func(token string, n int) {
+		for range n {
+			body, end := io.Pipe()
+			bodies = append(bodies, end)
+			r := w.request(t.Context(), token, "POST", "/jobs", body)
+			go func() {
+				res, err := http.DefaultClient.Do(r)
+				if err != nil {
+					answers <- 0
+					return
+				}
+				answers <- res.StatusCode
+				_ = res.Body.Close()
+			}()
+		}
+		require.Eventually(t, func() bool { return w.services.Quotas.Requests.Current(w.ours.id) == int64(len(bodies)) }, time.Minute, time.Millisecond)
 	}
-	require.Eventually(t, func() bool { return w.services.Quotas.Requests.Current(w.ours.id) == 10 }, time.Minute, time.Millisecond)
+	hold(w.ours.editor, 5)
+	require.Equal(t, "max_requests=10, current=5", w.call(w.ours.editor, "GET", "/jobs", nil).refused(429), "one caller has half of them")
+	w.call(w.ours.viewer, "GET", "/jobs", nil).object(200)
+	hold(w.ours.viewer, 4)
 	full := w.call(w.ours.viewer, "GET", "/jobs", nil)
-	require.Equal(t, "max_requests=10, current=10", full.refused(429))
+	require.Equal(t, "max_requests=10, current=9", full.refused(429), "a tenth is left to admins")
+	require.Equal(t, "5", full.header.Get("Retry-After"))
+	w.call(w.ours.admin, "GET", "/jobs", nil).object(200)
+	hold(w.ours.admin, 1)
+	require.Equal(t, "max_requests=10, current=10", w.call(w.ours.admin, "GET", "/jobs", nil).refused(429))
 	w.call(w.theirs.viewer, "GET", "/jobs", nil).object(200)
 	for _, body := range bodies {
 		require.NoError(t, body.CloseWithError(io.EOF))

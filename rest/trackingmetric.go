@@ -240,7 +240,7 @@ func (a *api) trackingMetricRoutes() {
 	operate(a, huma.Operation{
 		Method: http.MethodGet, Path: path + "/{key}", OperationID: "get-metric-history", Tags: tags, Summary: "Get a metric's whole history",
 		Description: "Decided here: points are in the order of time, step and value. The history is never cut, and has no cursor. A key that the run does not have has no points. A slash in the key is sent as %2F. " +
-			"With max_points, a longer history is divided into parts with about as many points each. The answer has the lowest and the highest value of each part, the first that is NaN or infinite, and the first and the last point of all.",
+			"With max_points, a longer history is divided into parts with about as many points each. The answer has the lowest and the highest value of each part, the first that is NaN or infinite, and the first and the last point of all. Extremes can be missing for some seconds after more than 100,000 points were logged, and for a while after points before others.",
 		Responses: map[string]*huma.Response{"200": {
 			Description: "OK", Content: map[string]*huma.MediaType{typeJSON: {Schema: a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[MetricHistory](), true, "MetricHistory")}},
 		}},

@@ -47,7 +47,8 @@ const logPoints = `
 			SELECT $1, l.run, l.key, late.since, $10::timestamptz + CASE WHEN since IS NULL THEN interval '0' ELSE make_interval(secs => 10 + l.points / 100000) END
 			FROM latest l JOIN (SELECT key, count(*) AS n FROM added GROUP BY key) a USING (key) LEFT JOIN late USING (key)
 			WHERE since IS NOT NULL OR l.points / 1024 > (l.points - n) / 1024
-			ON CONFLICT (workspace_id, run, key) DO UPDATE SET since = LEAST(u.since, EXCLUDED.since) WHERE EXCLUDED.since IS NOT NULL),
+			ON CONFLICT (workspace_id, run, key) DO UPDATE SET since = LEAST(u.since, EXCLUDED.since),
+				due_at = CASE WHEN u.since IS NULL THEN GREATEST(u.due_at, EXCLUDED.due_at) ELSE u.due_at END WHERE EXCLUDED.since IS NOT NULL),
 		used AS (INSERT INTO tracking_usage AS u (workspace_id, part, points) SELECT $1, pg_backend_pid() % 64, count(*) FROM added HAVING count(*) > 0
 			ON CONFLICT (workspace_id, part) DO UPDATE SET points = u.points + EXCLUDED.points)
 	SELECT (SELECT number FROM run) AS run, current, most, EXISTS (SELECT FROM given WHERE key IS NULL) AS unknown, (SELECT count(*) FROM latest WHERE made) AS made FROM room`

@@ -10,11 +10,13 @@ import (
 	"github.com/millpond/millpond/domain/tracking"
 )
 
-// trueSummaries are those of the metric ($1 to $3) that no point was logged into since.
+// trueSummaries are those of the metric ($1 to $3) up to the position ($4 to $6) that no point was
+// logged into since.
 const trueSummaries = `SELECT points, first_at, first_step, first_value, last_at, last_step, last_value, low_at, low_step, low_value, high_at, high_step, high_value,
 		odd_at, odd_step, odd_value
 	FROM tracking_summaries s WHERE workspace_id = $1 AND run = $2 AND key = $3
 		AND last_at < COALESCE((SELECT since FROM tracking_unsummarized WHERE workspace_id = $1 AND run = $2 AND key = $3), 9223372036854775807)
+		AND (last_at, last_step, last_value) <= ($4, $5, $6)
 	ORDER BY last_at, last_step, last_value`
 
 // restOfPoints are those after the position ($4 to $6) up to another ($7 to $9).
@@ -39,7 +41,7 @@ func (t *Tx) Summaries(ctx context.Context, run int64, name string, end tracking
 	}
 	last, rest := tracking.Position{At: -1}, end.Total
 	if rest > tracking.MaxSampled {
-		err := t.trueSummaries(ctx, run, key, func(s tracking.Summary) {
+		err := t.trueSummaries(ctx, run, key, *end.Last, func(s tracking.Summary) {
 			last, rest = s.Last.Position(), rest-s.Points
 			add(s)
 		})
@@ -71,8 +73,8 @@ func (t *Tx) Summaries(ctx context.Context, run int64, name string, end tracking
 	return rows.Err()
 }
 
-func (t *Tx) trueSummaries(ctx context.Context, run, key int64, add func(tracking.Summary)) (err error) {
-	rows, err := t.conn.QueryContext(ctx, trueSummaries, t.workspace, run, key)
+func (t *Tx) trueSummaries(ctx context.Context, run, key int64, end tracking.Position, add func(tracking.Summary)) (err error) {
+	rows, err := t.conn.QueryContext(ctx, trueSummaries, t.workspace, run, key, end.At, end.Step, end.Value)
 	if err != nil {
 		return err
 	}
@@ -158,7 +160,7 @@ func (t *Tx) Summarize(ctx context.Context, run, key int64, now time.Time) (more
 		return false, err
 	}
 	err = t.exec(ctx, `UPDATE tracking_metrics m SET summarized_at = s.at, summarized_step = s.step, summarized_value = s.value
-		FROM (SELECT FROM (VALUES (1)) v) one LEFT JOIN (`+lastSummary+`) s ON true WHERE m.workspace_id = $1 AND m.run = $2 AND m.key = $3`, t.workspace, run, key)
+		FROM (SELECT) one LEFT JOIN (`+lastSummary+`) s ON true WHERE m.workspace_id = $1 AND m.run = $2 AND m.key = $3`, t.workspace, run, key)
 	if err != nil || read < limit {
 		return false, err
 	}

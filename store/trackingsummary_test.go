@@ -139,6 +139,29 @@ func TestLatePoints(t *testing.T) {
 	require.Equal(t, 8, l.requireSummaries(run, "m"))
 }
 
+// TestALatePointBetweenTwoRounds waits for others, too, also while the history is being summarized.
+func TestALatePointBetweenTwoRounds(t *testing.T) {
+	s, dsn := openDSN(t)
+	l, db := newLab(t, s, "one"), superuser(t, dsn)
+	run := l.run(tracking.NewRun{})
+	l.logAll(run, pointsOf(0, 40_000, func(i int64) float64 { return float64(i % 10) }))
+	ctx := t.Context()
+	due, err := s.System().UnsummarizedMetrics(ctx, l.clock.Now(), 10)
+	require.NoError(t, err)
+	require.Len(t, due, 1)
+	require.NoError(t, store.For[tracking.Tx](s).In(ctx, l.admin, func(tx tracking.Tx) error {
+		more, err := tx.Summarize(ctx, due[0].Run, due[0].Key, l.clock.Now())
+		require.True(t, more)
+		return err
+	}))
+	require.NoError(t, l.log(run, tracking.Point{Key: "m", Step: -1, At: 0, Value: 99}))
+	require.NoError(t, l.upkeep().Summarize(ctx))
+	require.Equal(t, 16, count(t, db, `SELECT count(*) FROM tracking_summaries`), "they are not made again at once")
+	l.clock.move(time.Minute)
+	require.NoError(t, l.upkeep().Summarize(ctx))
+	require.Equal(t, 38, l.requireSummaries(run, "m"))
+}
+
 // TestSummariesOfManyWriters: summaries are true whatever is logged while they are made.
 func TestSummariesOfManyWriters(t *testing.T) {
 	s := open(t)

@@ -56,7 +56,7 @@ var importRules = []rule{
 	{"domain/lineage", before("lineage"), []string{"go.jetify.com/typeid"}},
 	{"domain/statement", before("statement"), []string{}},
 	{"domain/maintenance", before("maintenance"), []string{"github.com/shopspring/decimal"}},
-	{"domain/tracking", before("tracking"), []string{"go.jetify.com/typeid", "golang.org/x/sync"}},
+	{"domain/tracking", before("tracking"), []string{"go.jetify.com/typeid", "golang.org/x/sync/semaphore"}},
 	{"domain/loader", before("loader"), []string{"github.com/graph-gophers/dataloader/v7"}},
 	{"domain/setup", before("setup"), []string{}},
 	{"domain/rows", nil, []string{"github.com/apache/arrow-go/v18/...", "github.com/google/uuid"}},

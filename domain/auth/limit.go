@@ -44,7 +44,9 @@ func (f failures) begin(key string, now time.Time) (end func(succeeded bool), er
 	left := limitWindow - now.UTC().Sub(window)
 	if float64(current)+float64(previous)*float64(left)/float64(limitWindow) > float64(f.limit) {
 		end(true)
-		return nil, domain.Errorf(domain.CodeRate, "Too many failed attempts; wait a minute and try again.")
+		refused := domain.Errorf(domain.CodeRate, "Too many failed attempts; wait a minute and try again.")
+		refused.Wait = 60
+		return nil, refused
 	}
 	return end, nil
 }

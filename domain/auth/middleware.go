@@ -45,13 +45,13 @@ func (s *Service) Recognize(cookies func(*http.Request) bool) func(http.Handler)
 	return s.middleware(cookies, uncounted.Begin)
 }
 
-func (s *Service) middleware(cookies func(*http.Request) bool, begin func(context.Context, domain.WorkspaceID) (func(), error)) func(http.Handler) http.Handler {
+func (s *Service) middleware(cookies func(*http.Request) bool, begin func(context.Context, domain.Scope) (func(), error)) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			scope, err := s.recognise(r, cookies(r))
 			if err == nil {
 				var end func()
-				if end, err = begin(r.Context(), scope.Workspace()); err == nil {
+				if end, err = begin(r.Context(), scope); err == nil {
 					defer end()
 				}
 			}

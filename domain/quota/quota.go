@@ -51,7 +51,7 @@ var Definitions = []Definition{
 	{MaxEndpoints, Count, 10, 0, million, "Model serving endpoints."},
 	{MaxMetricPoints, Count, 100 * million, 0, million * million, "Points of experiments' metrics, those of deleted runs included until they are erased."},
 	// Fewer than the lowest limit would keep an admin from raising it.
-	{MaxRequests, Count, 500, 10, million, "Requests that one server serves at the same time, followed logs included; WebSockets and agents are not counted."},
+	{MaxRequests, Count, 500, 10, million, "Requests that one server serves at the same time, followed logs included. Who is no admin has at most half of them, and a tenth is left to admins. WebSockets, agents and engines are not counted."},
 }
 
 // define returns the definition of the name.
@@ -146,5 +146,9 @@ func (q Quota) RequireFor(more int64) error {
 	if q.Current <= q.Limit-more {
 		return nil
 	}
+	return q.full()
+}
+
+func (q Quota) full() error {
 	return domain.Errorf(domain.CodeQuota, "%s=%d, current=%d", q.Name, q.Limit, q.Current)
 }

@@ -24,8 +24,9 @@ type Requests struct {
 // requests are those of a workspace.
 type requests struct {
 	current int64
-	limit   *int64    // nil for the default
-	read    time.Time // when a request last read the limit
+	by      map[string]int64 // callers' ids
+	limit   *int64           // nil for the default
+	read    time.Time        // when a request last read the limit
 }
 
 // NewRequests returns a bound that no request counts to yet.
@@ -34,26 +35,40 @@ func NewRequests(store domain.Store[Tx], clock domain.Clock) *Requests {
 }
 
 // Begin counts a request until end is called. It returns CodeRate if the workspace has as many
-// requests as it may.
-func (r *Requests) Begin(ctx context.Context, ws domain.WorkspaceID) (end func(), err error) {
-	if r == nil {
+// requests as it may. Who is no admin has at most half of them, and leaves a tenth to admins: they can
+// end what fills the workspace. Engines' requests for the catalog are not counted, since statements
+// that are counted wait for them.
+func (r *Requests) Begin(ctx context.Context, s domain.Scope) (end func(), err error) {
+	if r == nil || s.CatalogOnly() {
 		return func() {}, nil
 	}
+	ws, caller := s.Workspace(), s.Actor().ID
 	if r.due(ws) {
 		r.readLimit(ctx, ws)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	of := r.of(ws)
-	if full := Of(MaxRequests, of.limit, of.current).Require(); full != nil {
+	q := Of(MaxRequests, of.limit, of.current)
+	full := q.Require()
+	if s.Role() != domain.RoleAdmin && (of.by[caller] >= q.Limit/2 || of.current >= q.Limit-q.Limit/10) {
+		full = q.full()
+	}
+	if full != nil {
 		return nil, domain.Errorf(domain.CodeRate, "%s", domain.AsError(full).Message) // clients try again
 	}
 	of.current++
-	return func() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		of.current--
-	}, nil
+	of.by[caller]++
+	return func() { r.end(of, caller) }, nil
+}
+
+func (r *Requests) end(of *requests, caller string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	of.current--
+	if of.by[caller]--; of.by[caller] == 0 {
+		delete(of.by, caller)
+	}
 }
 
 // Current returns how many requests of the workspace are being served.
@@ -68,7 +83,7 @@ func (r *Requests) Current(ws domain.WorkspaceID) int64 {
 
 func (r *Requests) of(ws domain.WorkspaceID) *requests {
 	if r.each[ws] == nil {
-		r.each[ws] = &requests{}
+		r.each[ws] = &requests{by: map[string]int64{}}
 	}
 	return r.each[ws]
 }
@@ -85,8 +100,10 @@ func (r *Requests) due(ws domain.WorkspaceID) bool {
 	return true
 }
 
-// readLimit keeps the former limit while the database is away.
+// readLimit keeps the former limit while the database is away. It goes on if the client leaves.
 func (r *Requests) readLimit(ctx context.Context, ws domain.WorkspaceID) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limitLife)
+	defer cancel()
 	var limit *int64
 	err := r.store.In(ctx, domain.SystemScope(ws, "requests"), func(tx Tx) (err error) {
 		limit, err = tx.QuotaLimit(ctx, MaxRequests)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // TestWritesTakeShares: one workspace's large writes leave room for its small ones and for another
-// workspace. A write that waits too long is refused.
+// workspace, and for more while that writes. A write that waits too long is refused.
 func TestWritesTakeShares(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all shares
@@ -21,37 +22,32 @@ func TestWritesTakeShares(t *testing.T) {
 			require.NoError(t, err)
 			return end
 		}
-		var large []func()
-		for range sharesOfOne / 7 {
-			large = append(large, take("one", MaxPoints))
+		full := func(ws domain.WorkspaceID) {
+			t.Helper()
+			_, err := all.take(t.Context(), ws, MaxPoints)
+			require.True(t, domain.IsCode(err, domain.CodeRate), "%v", err)
 		}
-		small := take("one", 1)
-		waiting := make(chan error)
-		go func() {
-			end, err := all.take(t.Context(), "one", MaxPoints)
-			if err == nil {
-				end()
-			}
-			waiting <- err
-		}()
-		synctest.Wait()
-		take("two", 1)()
-		large[0]()
-		require.NoError(t, <-waiting)
-		held := take("one", MaxPoints)
-		_, err := all.take(t.Context(), "one", MaxPoints)
-		require.True(t, domain.IsCode(err, domain.CodeRate), "%v", err)
+		first, second, small := take("one", MaxPoints), take("one", MaxPoints), take("one", 1)
+		full("one")
 		left, leave := context.WithCancel(t.Context())
 		leave()
-		_, err = all.take(left, "one", MaxPoints)
+		_, err := all.take(left, "one", MaxPoints)
 		require.ErrorIs(t, err, context.Canceled)
-		held()
-		for _, end := range large[1:] {
-			end()
-		}
+
+		take("two", 1)()
+		first()
+		second()
+		first = take("one", MaxPoints)
+		full("one")
+		take("one", 1)()
+		take("two", 1)()
+		first()
 		small()
-		for range 3 {
-			take("one", MaxPoints)() // all came back
-		}
+
+		take("one", 1)()
+		time.Sleep(alone)
+		first, second = take("one", MaxPoints), take("one", MaxPoints)
+		first()
+		second()
 	})
 }

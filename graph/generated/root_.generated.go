@@ -8871,7 +8871,9 @@ type TrackingRun {
   """
   A metric's history with at most maxPoints points, 10 to 10,000. If it has more, it is divided into
   parts with about as many points each: of each part it has the lowest and the highest value, and the
-  first that is NaN or infinite. It also has the first and the last point of all.
+  first that is NaN or infinite. It also has the first and the last point of all. Extremes can be
+  missing for some seconds after more than 100,000 points were logged, and for a while after points
+  before others.
   """
   chart(key: String!, maxPoints: Int = 2000): TrackingChart!
   """

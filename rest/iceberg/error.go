@@ -129,10 +129,8 @@ func translated(err error) *refusal {
 	switch shown.status {
 	case http.StatusUnauthorized:
 		shown.headers["WWW-Authenticate"] = `Bearer realm="millpond"`
-	case http.StatusTooManyRequests:
-		shown.headers["Retry-After"] = "60"
-	case http.StatusServiceUnavailable:
-		shown.headers["Retry-After"] = "5"
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		shown.headers["Retry-After"] = e.Seconds()
 	}
 	return shown
 }

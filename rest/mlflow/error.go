@@ -151,7 +151,7 @@ func translated(e *domain.Error) *refusal {
 	case http.StatusUnauthorized:
 		shown.header.Set("WWW-Authenticate", `Bearer realm="millpond"`)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		shown.header.Set("Retry-After", "5")
+		shown.header.Set("Retry-After", e.Seconds())
 	}
 	return shown
 }

@@ -124,7 +124,7 @@ func Binary(t testing.TB) string {
 }
 
 func buildTo(path string) *exec.Cmd {
-	if built := os.Getenv(binaryEnv); built != "" {
+	if built := os.Getenv(binaryEnv); built != "" && os.Getenv(raceEnv) == "" {
 		_, _ = os.Stat(built)                  // makes cached results depend on the binary
 		return exec.Command("cp", built, path) // to where other users can go
 	}

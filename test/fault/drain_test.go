@@ -212,7 +212,7 @@ func TestAStatementWithoutAPlaceAtTheEnd(t *testing.T) {
 
 	startStatement(p, slowWrite)
 	agent := p.MachineAgent(p.Warehouse())
-	require.NoError(t, syscall.Kill(agent, syscall.SIGSTOP))
+	harness.Stop(t, agent)
 	defer func() { _ = syscall.Kill(agent, syscall.SIGCONT) }()
 	asked := time.Now()
 	s.Signal(syscall.SIGTERM)

@@ -160,7 +160,7 @@ func (f *faults) queued() {
 func (f *faults) starting() {
 	w := f.steady("work")
 	agent := f.AgentPID()
-	require.NoError(f, syscall.Kill(agent, syscall.SIGSTOP))
+	harness.Stop(f, agent)
 	run := f.started(w)
 	f.AwaitAttempt(run, 1, "starting")
 	f.victim.kill(f.Platform, "")
@@ -203,7 +203,7 @@ func (f *faults) ending() {
 	if f.victim.shim {
 		_, stopped = harness.ProcessesOf(a.ID)
 	}
-	require.NoError(f, syscall.Kill(stopped, syscall.SIGSTOP))
+	harness.Stop(f, stopped)
 	unread := w.Written(1) + 40<<10 // fits into a pipe
 	harness.Await(f.T, "the process has written on", func() bool { return w.Written(1) >= unread })
 	w.Release(f)

@@ -82,6 +82,23 @@ func Kill9(t testing.TB, pid int) {
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 }
 
+// Stop stops the process with SIGSTOP, and waits until none of its threads runs: one of them handles
+// the signal, and on a busy machine the others run on until it is scheduled.
+func Stop(t testing.TB, pid int) {
+	t.Helper()
+	require.NoError(t, syscall.Kill(pid, syscall.SIGSTOP))
+	Await(t, "the process stops", func() bool {
+		threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		for _, path := range threads {
+			stat, err := os.ReadFile(path)
+			if err == nil && !bytes.HasPrefix(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" T")) {
+				return false
+			}
+		}
+		return len(threads) > 0
+	})
+}
+
 // AgentPID returns the agent beside the first server.
 func (p *Platform) AgentPID() int {
 	var record struct{ PID int }

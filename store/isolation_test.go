@@ -273,7 +273,7 @@ func refused(err error) bool { return pq.As(err) != nil }
 // comparison at the end shows.
 var own = []string{
 	"Workspace", "TakeSample", "Overview", "Members", "InsertMember", "LockAdmins", "InsertInvitation", "Agents", "LockWorkspaceAgent", "InsertAgent", "Jobs", "InsertJob",
-	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "InsertAudit", "Notify", "InsertMachine", "Prices",
+	"SampleJobs", "InsertRun", "OtherReadyRuns", "InsertLog", "Quotas", "UpdateQuota", "LockQuota", "QuotaLimit", "InsertAudit", "Notify", "InsertMachine", "Prices",
 	"Databases", "DatabaseNames", "InsertDatabase", "KeepLakeAnswer", "InsertLineage",
 	"Provider", "SaveProvider", "Storage", "SaveStorage", "SaveExternals", "InsertStatement",
 	"InsertExperiment", "Experiments",

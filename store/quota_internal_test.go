@@ -8,9 +8,9 @@ import (
 	"github.com/millpond/millpond/domain/quota"
 )
 
-// A quota without a counter would never refuse.
+// A quota without a counter would never refuse. Servers count requests in memory.
 func TestEveryQuotaIsCounted(t *testing.T) {
-	without := map[quota.Name]bool{quota.MaxEndpoints: true} // there are no endpoints yet
+	without := map[quota.Name]bool{quota.MaxEndpoints: true /* there are none yet */, quota.MaxRequests: true}
 	for _, d := range quota.Definitions {
 		require.NotEqual(t, without[d.Name], counters[d.Name] != "", d.Name)
 	}

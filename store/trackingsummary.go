@@ -36,7 +36,11 @@ const restByTime = `WITH first AS (` + restOfPoints + ` LIMIT 1)
 // Summaries implements tracking.Tx.
 func (t *Tx) Summaries(ctx context.Context, run int64, name string, end tracking.End, most int, add func(tracking.Summary)) (err error) {
 	var key int64
-	if err := t.get(ctx, &key, `SELECT number FROM tracking_keys WHERE workspace_id = $1 AND key = $2`, t.workspace, name); err != nil {
+	err = t.get(ctx, &key, `SELECT number FROM tracking_keys WHERE workspace_id = $1 AND key = $2`, t.workspace, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	last, rest := tracking.Position{At: -1}, end.Total

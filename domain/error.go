@@ -42,7 +42,7 @@ type Error struct {
 	Field   string // the input field that is wrong, such as tasks[2].key; may be empty
 	Line    int    // position in the input, from 1; 0 if unknown
 	Column  int    // in characters, from 1
-	Wait    int    // seconds to wait before another try of what is refused for now; 0 for a few
+	Wait    int    // seconds to wait before another try, for CodeRate and CodeUnavailable; 0 for a few
 	cause   error
 }
 

@@ -51,7 +51,7 @@ var Definitions = []Definition{
 	{MaxEndpoints, Count, 10, 0, million, "Model serving endpoints."},
 	{MaxMetricPoints, Count, 100 * million, 0, million * million, "Points of experiments' metrics, those of deleted runs included until they are erased."},
 	// Fewer than the lowest limit would keep an admin from raising it.
-	{MaxRequests, Count, 500, 10, million, "Requests that one server serves at the same time, followed logs included. Who is no admin has at most half of them, and a tenth is left to admins. WebSockets, agents and engines are not counted."},
+	{MaxRequests, Count, 500, 10, million, "Requests that one server serves at the same time, followed logs included. A caller who is not an admin can have at most half of them, and a tenth is reserved for admins. WebSockets, agents and engines are not counted."},
 }
 
 // define returns the definition of the name.

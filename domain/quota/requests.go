@@ -36,8 +36,8 @@ func NewRequests(store domain.Store[Tx], clock domain.Clock) *Requests {
 
 // Begin counts a request until end is called. It returns CodeRate if the workspace has as many
 // requests as it may. A caller who is not an admin can have at most half of them, and a tenth is
-// reserved for admins, so that they can end what fills the workspace. Engines' requests for the catalog
-// are not counted, because statements that are counted wait for them.
+// reserved for admins, so that they can end what fills the workspace. Engines' requests for the
+// catalog are not counted, because statements that are counted wait for them.
 func (r *Requests) Begin(ctx context.Context, s domain.Scope) (end func(), err error) {
 	if r == nil || s.CatalogOnly() {
 		return func() {}, nil

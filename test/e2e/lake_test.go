@@ -218,6 +218,14 @@ func TestSample(t *testing.T) {
 	p.Must(http.MethodGet, "/runs/"+first+"/lineage", nil, &lineage)
 	require.Subset(t, lineage.Written, []string{"lake.samples.penguins", "lake.samples.species_summary"})
 	require.Contains(t, lineage.Read, "lake.samples.penguins")
+	type named = harness.Page[struct{ ID, Name string }]
+	var experiments, trained named
+	p.Must(http.MethodGet, "/experiments", nil, &experiments)
+	training := "/experiments/" + experiments.Data[0].ID + "/runs/"
+	p.Must(http.MethodPost, training+"search", map[string]any{}, &trained)
+	require.Len(t, trained.Data, 2, experiments.Data[0].Name)
+	p.Must(http.MethodGet, training+trained.Data[0].ID+"/lineage", nil, &lineage)
+	require.Equal(t, []string{"lake.samples.penguins"}, lineage.Read)
 	counts := p.OK("SELECT (SELECT count(*) FROM lake.samples.penguins), (SELECT count(*) FROM lake.samples.species_summary)")
 	require.Equal(t, [][]any{{344.0, 3.0}}, counts.Rows)
 	p.Must(http.MethodDelete, "/samples", nil, nil)

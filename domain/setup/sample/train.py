@@ -86,13 +86,13 @@ def step(weights, birds, classes):
 
 
 def main():
-    features, species = penguins()
+    run = call("runs/create", {"experiment_id": experiment(), "start_time": int(time.time() * 1000)})["run"]["info"]["run_id"]
+    features, species = penguins()  # after the run began, so that its lineage has the table
     classes = sorted(set(species))
     birds = list(zip(features, species))
     random.Random(SEED).shuffle(birds)
     cut = len(birds) * 4 // 5
     train, test = birds[:cut], birds[cut:]
-    run = call("runs/create", {"experiment_id": experiment(), "start_time": int(time.time() * 1000)})["run"]["info"]["run_id"]
     parameters = {"model": "softmax regression", "learning_rate": RATE, "epochs": EPOCHS, "seed": SEED, "features": ", ".join(FEATURES), "birds": len(birds)}
     call("runs/log-batch", {"run_id": run, "params": [{"key": k, "value": str(v)} for k, v in parameters.items()]})
     call("runs/log-inputs", {"run_id": run, "datasets": [{

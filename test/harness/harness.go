@@ -106,7 +106,7 @@ func watch(dir string) (dismiss func(), err error) {
 	}, cmd.Start()
 }
 
-// Binary builds the platform, once, and returns its path. It copies one that binaryEnv names.
+// Binary returns the path of the platform. The first call builds it, or copies the build in binaryEnv.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(workshop.dir, "millpond")
